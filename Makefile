@@ -1,0 +1,38 @@
+# Every target makes the virtual environment it needs; `make demo` and `make test` work in a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+WORKERS ?= auto
+
+.PHONY: demo test lint docs bench reproduce clean
+.DEFAULT_GOAL := demo
+
+$(INSTALLED): pyproject.toml constraints.txt
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(INSTALLED)  ## train on the embedded digits and write mindgap-report.html
+	$(BIN)/mindgap train --data digits --report mindgap-report.html
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint  ## the whole suite
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+docs: $(INSTALLED)  ## docs/_build/html/index.html
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+bench: $(INSTALLED)  ## ratios against the named peers
+	for file in benchmarks/ensemble.py benchmarks/cli.py; do $(BIN)/python $$file || exit 1; done
+
+reproduce: $(INSTALLED)  ## the slow studies, into docs/results
+	$(BIN)/mindgap run batch-size-gap --results docs/results/batch-size-gap.json
+
+clean:
+	rm -rf $(VENV) docs/_build docs/catalogue .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

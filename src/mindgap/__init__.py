@@ -1,0 +1,59 @@
+"""mindgap: will your PyTorch network generalize, why not, and what helps?
+
+The names below are all that most users need; everything else lies in the rooms (``mindgap.measures``,
+``mindgap.bounds``, ``mindgap.remedies``, ``mindgap.studies``, ``mindgap.data``, ``mindgap.nets`` …). Names are loaded
+when they are first used, so that ``import mindgap`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from mindgap._version import __version__
+
+if TYPE_CHECKING:
+    from mindgap.core.errors import MindgapError as MindgapError
+    from mindgap.core.recipe import Recipe as Recipe
+    from mindgap.core.registry import catalogue as catalogue
+    from mindgap.core.registry import find as find
+    from mindgap.core.result import Result as Result
+    from mindgap.core.subject import Subject as Subject
+    from mindgap.examine import examine as examine
+    from mindgap.report import Report as Report
+    from mindgap.runs import sweep as sweep
+    from mindgap.training.ensemble import ensemble as ensemble
+    from mindgap.training.fit import fit as fit
+    from mindgap.training.probe import Probe as Probe
+
+_HOMES = {
+    "MindgapError": "mindgap.core.errors",
+    "Probe": "mindgap.training.probe",
+    "Recipe": "mindgap.core.recipe",
+    "Report": "mindgap.report",
+    "Result": "mindgap.core.result",
+    "Subject": "mindgap.core.subject",
+    "catalogue": "mindgap.core.registry",
+    "ensemble": "mindgap.training.ensemble",
+    "examine": "mindgap.examine",
+    "find": "mindgap.core.registry",
+    "fit": "mindgap.training.fit",
+    "sweep": "mindgap.runs",
+}
+_ROOMS = ("bounds", "data", "measures", "nets", "remedies", "studies")
+
+__all__ = ["__version__", *_HOMES, *_ROOMS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"mindgap.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mindgap' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value  # a submodule of the same name (mindgap.examine) must not shadow the function
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,39 @@
+"""The statistical error of a fixed model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from mindgap.bounds.held_out import HeldOutBound
+from mindgap.core.bound import Terms
+from mindgap.core.subject import Subject
+
+
+class StatisticalError(HeldOutBound):
+    r"""How far the error on n independent samples can be from the risk of a fixed model.
+
+    Formula: $R(f) \le \hat R_n(f) + \lVert \ell \rVert_\infty \sqrt{\frac{2 \ln(2/\delta)}{n}}$
+
+    Reading: The price of seeing n samples instead of all. Holds in both directions at once, which costs a little
+    over the one-sided forms; the binomial tail is tighter for error rates.
+
+    Assumes: The model does not depend on the samples (so test data, not train data), the samples are independent,
+    and the loss lies in [-magnitude, magnitude].
+
+    >>> round(float(StatisticalError(delta=0.05).evaluate(empirical=0.0, samples=1000)), 6)
+    0.085894
+    """
+
+    method = ("S6",)
+    cites = ("scaman_stability", "hoeffding1963probability")
+
+    def formula(self, *, empirical: float, samples: int, magnitude: float = 1.0) -> Terms:
+        """Hoeffding's inequality for a loss in [-magnitude, magnitude]."""
+        complexity = magnitude * math.sqrt(2 * math.log(2 / self.delta) / samples)
+        return Terms(empirical=empirical, complexity=complexity, ceiling=magnitude)
+
+    def evidence(self, subject: Subject) -> Mapping[str, Any]:
+        """Error rate and number of the test samples."""
+        return {"empirical": self.rate(subject), "samples": len(subject.split("test"))}

@@ -1,0 +1,31 @@
+"""The command line. Heavy packages are imported inside the commands, so that help is instant."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from mindgap.core.errors import MindgapError
+
+OK, FAILED, BAD_INPUT = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; 0 is success, 1 a failure or an interruption, 2 bad input (one sentence on stderr)."""
+    from mindgap.cli.parser import build
+
+    try:
+        arguments = build().parse_args(argv)
+        return int(arguments.run(arguments))
+    except MindgapError as error:
+        if os.environ.get("MINDGAP_TRACEBACK"):
+            raise
+        sys.stderr.write(f"mindgap: {error}\n")
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        sys.stderr.write("mindgap: interrupted; what was done is kept.\n")
+        return FAILED
+    except BrokenPipeError:  # the reader (head, less) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK

@@ -1,0 +1,74 @@
+"""The parser of the command line: errors as sentences, one file a command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+from typing import Any, NoReturn
+
+from mindgap._version import __version__
+from mindgap.core.errors import InputError, unknown_name
+
+COMMANDS = {
+    "examine": "examine a model: gap, measures, bounds, hardest samples, a report",
+    "train": "train on a data set, then examine",
+    "list": "list every measure, bound, remedy and study",
+    "explain": "formula, reading, assumptions and reference of one of them",
+    "bound": "evaluate a bound on numbers or on a model",
+    "run": "run a study; a killed run goes on where it was",
+    "report": "turn saved results into a page",
+    "doctor": "check the installation",
+}
+EPILOG = """examples:
+  mindgap train --data digits --report report.html
+  mindgap examine my_model.py:make_subject --html report.html
+  mindgap bound binomial-tail --errors 12 --samples 1000 --delta 0.05
+  mindgap explain margin
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one sentence and an exit code of 2."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing usage."""
+        stray = re.match(r"unrecognized arguments: (\S+)", message)
+        if stray and stray[1].startswith("--"):
+            raise unknown_name("option", stray[1].split("=")[0], self.known()) from None
+        raise InputError(f"{message[:1].upper()}{message[1:]}. Run '{self.prog} --help'.") from None
+
+    def known(self) -> list[str]:
+        """All long options."""
+        return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+
+
+class Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """Builds the parser of the chosen command only, and advises on misspelt ones."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, _: str | None = None) -> None:
+        name = values[0]
+        if name not in COMMANDS:
+            raise unknown_name("command", name, COMMANDS)
+        module = importlib.import_module(f"mindgap.cli.{name}_command")
+        command = Parser(prog=f"{parser.prog} {name}", description=module.__doc__)
+        module.add(command)
+        command.parse_args(values[1:], namespace)
+        namespace.run = module.run
+
+
+def build() -> Parser:
+    """The top-level parser."""
+    parser = Parser(
+        prog="mindgap", description="Will it generalize, why not, and what helps?", epilog=EPILOG, add_help=True
+    )
+    parser.add_argument("--version", action="version", version=f"mindgap {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", action=Commands, required=True)
+    for name, summary in COMMANDS.items():
+        commands.add_parser(name, help=summary, add_help=False)
+    return parser

@@ -1,0 +1,91 @@
+"""Options of a spec on the command line, from its fields and back."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from mindgap.cli.parser import Parser
+from mindgap.core.options import allowed
+from mindgap.core.spec import Spec
+
+SpecType = TypeVar("SpecType", bound=Spec)
+
+
+def add_fields(parser: argparse.ArgumentParser, cls: type[Spec]) -> None:
+    """One option for every field."""
+    hints = typing.get_type_hints(cls)
+    group = parser.add_argument_group(f"settings of {cls.name}")
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        add_option(group, field.name, hints[field.name], field.default, _help(field))
+
+
+def add_option(group: Any, name: str, hint: Any, default: Any, help_text: str) -> None:
+    """One option of a type: number, word, flag, list or optional."""
+    flag, required = f"--{name.replace('_', '-')}", default in (dataclasses.MISSING, inspect.Parameter.empty)
+    settings: dict[str, Any] = {"dest": name, "help": help_text, "required": required}
+    if not required:
+        settings["default"] = default
+    plain, many = _plain(hint)
+    if plain is bool:
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, **settings)
+    else:
+        settings |= {"nargs": "*"} if many else {}
+        group.add_argument(flag, type=plain, metavar=plain.__name__.upper(), **settings)
+
+
+def take(cls: type[SpecType], arguments: argparse.Namespace) -> SpecType:
+    """The spec that the parsed options describe."""
+    values = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+def from_words(cls: type[SpecType], words: Sequence[str]) -> SpecType:
+    """A spec from command-line words.
+
+    >>> from mindgap.measures.margin import Margin
+    >>> from_words(Margin, ["--quantile", "0.2"])
+    Margin(quantile=0.2)
+    """
+    parser = Parser(prog=cls.name)
+    add_fields(parser, cls)
+    return take(cls, parser.parse_args(words))
+
+
+def to_words(spec: Spec) -> list[str]:
+    """The command-line words that describe a spec."""
+    words: list[str] = []
+    for name, value in spec.parameters.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, tuple):
+            words += [f"--{flag}", *map(str, value)]
+        elif value is not None:
+            words.append(f"--{flag}={value!r}" if not isinstance(value, str) else f"--{flag}={value}")
+    return words
+
+
+def _plain(hint: Any) -> tuple[type, bool]:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _plain(next(part for part in inner if part is not type(None)))
+    if origin is tuple:
+        return _plain(inner[0])[0], True
+    if origin is typing.Literal:
+        return type(inner[0]), False
+    return (hint if isinstance(hint, type) else str), False
+
+
+def _help(field: dataclasses.Field[Any]) -> str:
+    limits = any(field.metadata.get(key) for key in ("choices",)) or any(
+        field.metadata.get(key) is not None for key in ("low", "high", "above", "below")
+    )
+    text = str(field.metadata.get("help", "")) + (f"; {allowed(field.metadata)}" if limits else "")
+    default = "" if field.default is dataclasses.MISSING else f" (default {field.default})"
+    return (text + default).replace("%", "%%")

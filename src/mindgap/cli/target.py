@@ -1,0 +1,63 @@
+"""``path/to/file.py:name``: the user's own function, loaded and called."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mindgap.core.errors import InputError, MindgapError, unknown_name
+
+
+def load_target(text: str, what: str = "make_subject") -> Any:
+    """What ``file.py:name`` or ``package.module:name`` names; a function is called without arguments."""
+    place, _, name = text.rpartition(":")
+    if not place or not name:
+        raise InputError(f"The target must look like path/to/file.py:{what}, got {text!r}. Name file and function.")
+    module = _module(place)
+    if not hasattr(module, name):
+        public = [known for known in vars(module) if not known.startswith("_")]
+        raise unknown_name(f"The function in {place}", name, public)
+    found = getattr(module, name)
+    return _guarded(found, place, name) if callable(found) else found
+
+
+def _module(place: str) -> ModuleType:
+    if not place.endswith(".py"):
+        imported: ModuleType = _guarded(lambda: importlib.import_module(place), place, "import")
+        return imported
+    path = Path(place)
+    if not path.is_file():
+        raise InputError(f"The target must be in an existing file, got {place!r}. Check the path.")
+    spec = importlib.util.spec_from_file_location(f"mindgap_target_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.insert(0, str(path.resolve().parent))
+    loader = spec.loader
+    _guarded(lambda: loader.exec_module(module), place, "import")
+    return module
+
+
+def _guarded(function: Any, place: str, name: str) -> Any:
+    try:
+        return function()
+    except MindgapError:
+        raise
+    except Exception as error:
+        if os.environ.get("MINDGAP_TRACEBACK"):
+            raise
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(place)]
+        where = f" in line {frames[-1].lineno}" if frames else ""
+        text = " ".join(str(error).split())
+        raise InputError(
+            f"{name} of {place} must run without an error, got {type(error).__name__}: {text[:200]}{where}. Correct it "
+            "(MINDGAP_TRACEBACK=1 shows the whole traceback)."
+        ) from error

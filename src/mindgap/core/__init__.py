@@ -1,0 +1,1 @@
+"""The vocabulary: what is examined, what examines it, and what comes out."""

@@ -1,0 +1,113 @@
+"""Measure: a number that says something about generalization, wrapped so that it leaves no trace."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import platform
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import torch
+
+from mindgap._version import __version__
+from mindgap.core.purity import preserved
+from mindgap.core.result import Interval, Result, Status
+from mindgap.core.spec import Spec
+from mindgap.core.subject import Subject
+
+Need = Literal["test", "initial", "classification", "gradients"]
+Direction = Literal["lower", "higher", "none"]
+Cost = Literal["cheap", "moderate", "dear"]
+INVARIANCES = ("sample-order", "unit-permutation", "relu-rescaling", "output-scaling", "duplication")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What ``compute`` returns when a bare number does not say enough."""
+
+    value: float
+    status: Status = "exact"
+    interval: Interval | None = None
+    standard_error: float | None = None
+    terms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class Undefined(Exception):  # noqa: N818  (a verdict, not a fault)
+    """Raised by ``compute`` where the quantity does not exist; its text is the reason."""
+
+
+class Measure(Spec, abc.ABC, abstract=True):
+    """A quantity of a subject.
+
+    ``direction`` says which values are claimed to generalize better; ``needs`` what the subject must have;
+    ``invariant_to`` which changes of the subject leave the value alone.
+    """
+
+    family: ClassVar[str] = "measure"
+    direction: ClassVar[Direction] = "none"
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    invariant_to: ClassVar[frozenset[str]] = frozenset({"sample-order"})
+    cost: ClassVar[Cost] = "cheap"
+
+    @abc.abstractmethod
+    def compute(self, subject: Subject) -> float | Estimate:
+        """The value; the caller guards the subject."""
+
+    def __call__(self, subject: Subject) -> Result:
+        """Compute on a subject, leave the subject as it was, and say how the number came about."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        missing = self.missing(subject)
+        with preserved(subject.model):
+            outcome = missing or self._outcome(subject)
+        cost = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
+        return self._result(subject, outcome, cost)
+
+    def missing(self, subject: Subject) -> str:
+        """Why the subject cannot be measured, or an empty string."""
+        if "test" in self.needs and subject.test is None:
+            return "needs test data"
+        if "initial" in self.needs and subject.initial is None:
+            return "needs the weights from before training (initial=state_dict)"
+        if "classification" in self.needs and subject.task != "classification":
+            return f"needs a classification, this is a {subject.task}"
+        return ""
+
+    def _outcome(self, subject: Subject) -> Estimate | str:
+        try:
+            found = self.compute(subject)
+        except Undefined as reason:
+            return str(reason)
+        estimate = found if isinstance(found, Estimate) else Estimate(value=float(found))
+        return "the computation gave NaN" if estimate.value != estimate.value else estimate
+
+    def _result(self, subject: Subject, outcome: Estimate | str, cost: Mapping[str, float]) -> Result:
+        common: dict[str, Any] = {
+            "name": self.name,
+            "family": self.family,
+            "cost": cost,
+            "provenance": self.provenance(subject),
+        }
+        if isinstance(outcome, str):
+            return Result(value=None, status="undefined", reason=outcome, **common)
+        fields = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
+        return Result(**fields, **common, **self.flags(subject, outcome))
+
+    def flags(self, subject: Subject, outcome: Estimate) -> dict[str, Any]:  # noqa: ARG002
+        """What else the result should say; bounds add their verdicts here."""
+        return {}
+
+    def provenance(self, subject: Subject) -> dict[str, Any]:
+        """Who measured what, with which settings and versions."""
+        return {
+            "methods": list(self.method),
+            "parameters": self.parameters,
+            "subject": subject.name,
+            "train_samples": len(subject.train),
+            "test_samples": 0 if subject.test is None else len(subject.test),
+            "mindgap": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        }

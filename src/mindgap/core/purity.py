@@ -1,0 +1,101 @@
+"""Leave everything as it was: mode, gradients, buffers, weights, hooks and random state, also after an exception."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+_TABLES = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_state_dict_hooks",
+    "_parameters",
+    "_buffers",
+    "_modules",
+)
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Run with every global generator set from ``seed``; put their states back afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  (this is the state to protect)
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        try:
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+@contextlib.contextmanager
+def preserved(model: nn.Module, *, seed: int = 0, weights: bool = True) -> Iterator[None]:
+    """Give the model back unchanged. ``weights=False`` skips the copy of the parameters for a huge model."""
+    modules = list(model.modules())
+    modes = [module.training for module in modules]
+    tables = [{name: dict(getattr(module, name, {})) for name in _TABLES} for module in modules]
+    tensors = _saved(model, weights)
+    parameters = [(p, p.requires_grad, p.grad, None if p.grad is None else p.grad.clone()) for p in model.parameters()]
+    try:
+        with seeded(seed):
+            yield
+    finally:
+        for module, mode, kept in zip(modules, modes, tables, strict=True):
+            module.training = mode
+            _restore_tables(module, kept)
+        for parameter, wanted, grad, copy in parameters:
+            parameter.requires_grad_(wanted)
+            parameter.grad = grad
+            if grad is not None and copy is not None and not torch.equal(grad, copy):
+                grad.copy_(copy)
+        _put_back(tensors)
+
+
+def _saved(model: nn.Module, weights: bool) -> list[tuple[Tensor, Tensor]]:
+    kept = list(model.buffers()) + (list(model.parameters()) if weights else [])
+    return [(tensor, tensor.detach().clone()) for tensor in kept]
+
+
+@torch.no_grad()
+def _put_back(tensors: list[tuple[Tensor, Tensor]]) -> None:
+    for tensor, copy in tensors:
+        if not _same(tensor, copy):  # writing only what changed keeps the version counters, and so the caches
+            tensor.copy_(copy)
+
+
+def _same(left: Tensor, right: Tensor) -> bool:
+    return bool(((left == right) | ((left != left) & (right != right))).all())  # NaN buffers are equal to themselves
+
+
+def _restore_tables(module: nn.Module, kept: dict[str, dict[Any, Any]]) -> None:
+    for name, entries in kept.items():
+        current = getattr(module, name, None)
+        if current is not None and [*map(id, current.values())] != [*map(id, entries.values())]:
+            current.clear()
+            current.update(entries)
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; every module's own mode comes back."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

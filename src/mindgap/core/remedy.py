@@ -1,0 +1,84 @@
+"""Remedy: a change of training, written as seams that any training loop can call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from mindgap.core.recipe import Recipe
+from mindgap.core.spec import Spec
+from mindgap.core.split import Split
+
+
+@dataclasses.dataclass(kw_only=True)
+class Moment:
+    """Where training stands, as every seam sees it.
+
+    ``memory`` is the remedy's own store: numbers and tensors, saved with the checkpoint. ``validate`` gives the mean
+    loss on the held-out share of the train data.
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    epoch: int = 0
+    step: int = 0
+    seed: int = 0
+    memory: dict[str, Any] = dataclasses.field(default_factory=dict)
+    validate: Callable[[], float] | None = None
+
+
+class Remedy(Spec, abstract=True):
+    """A change of training. Every seam does nothing unless an author writes it.
+
+    ``strength`` names the field whose zero means "off": training is then bit-identical to plain training.
+    ``treats`` says in a few words what it is against.
+    """
+
+    family: ClassVar[str] = "remedy"
+    strength: ClassVar[str] = ""
+    treats: ClassVar[str] = ""
+
+    @property
+    def validation(self) -> float:
+        """The share of the train data to hold out for this remedy where the recipe holds out none."""
+        return 0.0
+
+    def prepare(self, recipe: Recipe, data: Split) -> Recipe:  # noqa: ARG002
+        """Change the recipe (model factory, optimizer settings, sample weights) once, before training."""
+        return recipe
+
+    def weights(self, moment: Moment, index: Tensor) -> Tensor | None:  # noqa: ARG002
+        """Weights of the samples of this batch."""
+        return None
+
+    def penalty(self, moment: Moment, output: Tensor, target: Tensor) -> Tensor | None:  # noqa: ARG002
+        """A term added to the loss of this batch."""
+        return None
+
+    def backward(self, moment: Moment, closure: Callable[[], Tensor]) -> Tensor:  # noqa: ARG002
+        """Leave the gradient to step along in ``.grad``; ``closure`` runs forward and backward and returns the loss."""
+        return closure()
+
+    def after_step(self, moment: Moment) -> None:
+        """Look at or change the weights after a step."""
+
+    def after_epoch(self, moment: Moment) -> bool:  # noqa: ARG002
+        """Look at the model after an epoch; true stops training."""
+        return False
+
+    def finish(self, moment: Moment) -> nn.Module:
+        """The model to hand over."""
+        return moment.model
+
+    @property
+    def on(self) -> bool:
+        """Whether the strength is not zero."""
+        return bool(getattr(self, self.strength))
+
+    def off(self) -> Self:
+        """The same remedy at zero strength."""
+        return self.replace(**{self.strength: type(getattr(self, self.strength))(0)})

@@ -1,0 +1,110 @@
+"""Result: a number with everything needed to believe it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, Self, cast
+
+from mindgap.core.errors import InputError
+
+Status = Literal["exact", "estimate", "heuristic", "undefined"]
+SCHEMA = 1
+_SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A confidence interval and its level."""
+
+    low: float
+    high: float
+    level: float = 0.95
+
+    def __str__(self) -> str:
+        return f"[{self.low:.4g}, {self.high:.4g}]"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a spec gave: value, interval, terms, status, cost and provenance.
+
+    >>> result = Result(name="gap", family="measure", value=0.25)
+    >>> float(result), Result.from_json(result.to_json()) == result
+    (0.25, True)
+    """
+
+    name: str
+    family: str
+    value: float | None
+    status: Status = "exact"
+    reason: str = ""
+    interval: Interval | None = None
+    standard_error: float | None = None
+    terms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    valid: bool | None = None
+    vacuous: bool | None = None
+    cost: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.status == "undefined" and (self.value is not None or not self.reason):
+            raise InputError(f"{self.name}: an undefined result must have a reason and no value, got {self.value!r}.")
+        if self.status != "undefined" and self.value is None:
+            raise InputError(f"The result of {self.name} must have a value or be undefined, got None.")
+
+    def __float__(self) -> float:
+        if self.value is None:
+            return math.nan
+        return self.value
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"{self.name}: undefined ({self.reason})"
+        return f"{self.name}: {self.value:.6g}" + (f" {self.interval}" if self.interval else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that JSON can hold; numbers that JSON lacks become words."""
+        return cast("dict[str, Any]", _plain({"schema": SCHEMA, **dataclasses.asdict(self)}))
+
+    def to_json(self) -> str:
+        """One line of strict JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False, sort_keys=True)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read back what :meth:`to_dict` wrote."""
+        fields = {name: _special(value) for name, value in data.items() if name != "schema"}
+        if data.get("schema", SCHEMA) != SCHEMA:
+            raise InputError(f"A result must have schema {SCHEMA}, got {data.get('schema')!r}. Upgrade mindgap.")
+        if fields.get("interval") is not None:
+            fields["interval"] = Interval(**fields["interval"])
+        return cls(**fields)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read back what :meth:`to_json` wrote."""
+        return cls.from_dict(json.loads(text))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    return repr(value)
+
+
+def _special(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _special(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_special(item) for item in value]
+    return _SPECIAL.get(value, value) if isinstance(value, str) else value

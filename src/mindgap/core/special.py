@@ -1,0 +1,71 @@
+"""Special functions that the standard library lacks, so that the core needs no SciPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+
+def bisect(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a non-decreasing function crosses zero, to the last bit."""
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if function(middle) >= 0 else (middle, high)
+    return high
+
+
+def regularized_beta(a: float, b: float, x: float) -> float:
+    """The regularized incomplete beta function I_x(a, b), by Lentz's continued fraction.
+
+    >>> round(regularized_beta(2.0, 3.0, 0.4), 12)
+    0.5248
+    """
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - regularized_beta(b, a, 1 - x)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    return math.exp(log_front) * _fraction(a, b, x) / a
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    tiny = 1e-300
+    c, d = 1.0, 1.0 / _away(1.0 - (a + b) * x / (a + 1.0), tiny)
+    value = d
+    for m in range(1, 100_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1.0 / _away(1.0 + term * d, tiny)
+            c = _away(1.0 + term / c, tiny)
+            value *= c * d
+        if abs(c * d - 1.0) < 1e-15:
+            break
+    return value
+
+
+def _away(value: float, tiny: float) -> float:
+    return value if abs(value) > tiny else tiny
+
+
+def normal_quantile(probability: float) -> float:
+    """The quantile of the standard normal distribution."""
+    return bisect(lambda z: 0.5 * math.erfc(-z / math.sqrt(2)) - probability, -40.0, 40.0)
+
+
+def student_tail(statistic: float, degrees: float) -> float:
+    """The two-sided p-value of a Student statistic.
+
+    >>> round(student_tail(2.0, 10), 6)
+    0.073388
+    """
+    if math.isinf(statistic):
+        return 0.0
+    return regularized_beta(degrees / 2, 0.5, degrees / (degrees + statistic * statistic))
+
+
+def student_quantile(level: float, degrees: float) -> float:
+    """The half-width, in standard errors, of a two-sided interval of this level."""
+    return bisect(lambda t: (1 - student_tail(t, degrees)) - level, 0.0, 1e8)

@@ -1,0 +1,212 @@
+"""Split: samples in a fixed order, whatever the user holds them in."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
+
+from mindgap.core.errors import InputError
+
+Inputs = tuple[Tensor, ...] | dict[str, Tensor]
+TARGET_NAMES = ("labels", "label", "targets", "target", "y")
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Some samples: what the model takes, what it should give, and where they stand in the split."""
+
+    inputs: Inputs
+    target: Tensor
+    index: Tensor
+
+
+class Split(abc.ABC):
+    """An ordered, finite set of samples that can be read again and again."""
+
+    @abc.abstractmethod
+    def __len__(self) -> int: ...
+
+    @abc.abstractmethod
+    def take(self, index: Tensor) -> Batch:
+        """The samples at these places."""
+
+    def batches(self, size: int, order: Tensor | None = None) -> Iterator[Batch]:
+        """All samples (or those of ``order``, in its order), ``size`` at a time."""
+        order = torch.arange(len(self)) if order is None else order
+        for index in order.split(size):
+            yield self.take(index)
+
+    @property
+    def targets(self) -> Tensor:
+        """All targets in order."""
+        return torch.cat([batch.target for batch in self.batches(1024)])
+
+    def subset(self, index: Tensor) -> Split:
+        """The samples at these places as a split of their own."""
+        return SubsetSplit(self, index)
+
+
+class TensorSplit(Split):
+    """Samples that lie in memory as tensors."""
+
+    def __init__(self, inputs: Inputs, target: Tensor) -> None:
+        self.inputs, self.target = inputs, target
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def take(self, index: Tensor) -> Batch:
+        """The rows at these places."""
+        if isinstance(self.inputs, dict):
+            return Batch({name: value[index] for name, value in self.inputs.items()}, self.target[index], index)
+        return Batch(tuple(value[index] for value in self.inputs), self.target[index], index)
+
+    @property
+    def targets(self) -> Tensor:
+        """All targets in order."""
+        return self.target
+
+    def subset(self, index: Tensor) -> Split:
+        """Copies of the rows at these places."""
+        batch = self.take(index)
+        return TensorSplit(batch.inputs, batch.target)
+
+
+class DatasetSplit(Split):
+    """Samples of a map-style data set, collated as its loader does."""
+
+    def __init__(self, dataset: Any, collate: Any = default_collate, target: str | None = None) -> None:
+        self.dataset, self.collate, self.target_name = dataset, collate, target
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def take(self, index: Tensor) -> Batch:
+        """Read and collate these samples."""
+        inputs, target = part(self.collate([self.dataset[i] for i in index.tolist()]), self.target_name)
+        return Batch(inputs, target, index)
+
+
+class SubsetSplit(Split):
+    """Some samples of another split."""
+
+    def __init__(self, whole: Split, index: Tensor) -> None:
+        self.whole, self.index = whole, index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def take(self, index: Tensor) -> Batch:
+        """Read them from the whole."""
+        batch = self.whole.take(self.index[index])
+        return Batch(batch.inputs, batch.target, index)
+
+
+def part(batch: Any, target: str | None = None) -> tuple[Inputs, Tensor]:
+    """Part a batch, a tuple or a mapping, into what the model takes and the target."""
+    if isinstance(batch, Mapping):
+        names = [target] if target else [name for name in TARGET_NAMES if name in batch]
+        if not names or names[0] not in batch:
+            raise InputError(
+                f"A dict batch must hold its target under one of {', '.join(TARGET_NAMES)}, got the keys "
+                f"{', '.join(map(str, batch))}. Rename the key or pass target='…'."
+            )
+        return {k: as_tensor(v) for k, v in batch.items() if k != names[0]}, as_tensor(batch[names[0]])
+    if isinstance(batch, Sequence) and len(batch) >= 2:
+        *inputs, last = batch
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            return {k: as_tensor(v) for k, v in inputs[0].items()}, as_tensor(last)
+        return tuple(as_tensor(item) for item in inputs), as_tensor(last)
+    raise InputError(
+        f"A batch must be a tuple (inputs, target) or a dict with a target, got {type(batch).__name__}. "
+        "Give the data with its targets."
+    )
+
+
+def as_tensor(value: Any) -> Tensor:
+    """A tensor of a tensor, array, sequence or frame, without sharing memory that NumPy may not write."""
+    if isinstance(value, Tensor):
+        return value
+    try:
+        array = np.asarray(value)
+        return torch.from_numpy(array.copy() if not array.flags.writeable else array)
+    except TypeError as error:
+        raise InputError(
+            f"Data must be numbers in a tensor or array, got {type(value).__name__} that NumPy reads as "
+            f"{np.asarray(value).dtype}. Encode it as numbers first."
+        ) from error
+
+
+def as_split(data: Any, target: str | None = None, what: str = "train data") -> Split:
+    """Wrap tensors, arrays, a tuple, a dict, a Dataset or a DataLoader; check that it holds samples."""
+    split = _wrap(data, target, what)
+    if len(split) == 0:
+        raise InputError(f"The {what} must hold at least one sample, got none. Pass more data.")
+    if isinstance(split, TensorSplit):
+        _check_tensors(split, what)
+    return split
+
+
+def _wrap(data: Any, target: str | None, what: str) -> Split:
+    if isinstance(data, Split):
+        return data
+    if isinstance(data, DataLoader):
+        if isinstance(data.dataset, IterableDataset) or data.batch_size is None:
+            return _stack(list(data), target)
+        return _of_dataset(data.dataset, data.collate_fn, target)
+    if isinstance(data, IterableDataset):
+        return _stack(list(DataLoader(data, batch_size=256)), target)
+    if isinstance(data, Mapping) or (isinstance(data, tuple | list) and len(data) >= 2):
+        return TensorSplit(*part(data, target))
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, Tensor | np.ndarray | tuple):
+        return _of_dataset(data, default_collate, target)
+    raise InputError(
+        f"The {what} must be a tuple (inputs, targets) of tensors or arrays, a dict, a Dataset or a DataLoader, got "
+        f"{type(data).__name__}. Give the inputs together with their targets."
+    )
+
+
+def _of_dataset(dataset: Any, collate: Any, target: str | None) -> Split:
+    if isinstance(dataset, TensorDataset) and collate is default_collate and len(dataset.tensors) >= 2:
+        return TensorSplit(tuple(dataset.tensors[:-1]), dataset.tensors[-1])
+    return DatasetSplit(dataset, collate, target)
+
+
+def _stack(batches: list[Any], target: str | None) -> Split:
+    if not batches:
+        return TensorSplit((torch.empty(0),), torch.empty(0))
+    parted = [part(batch, target) for batch in batches]
+    targets = torch.cat([label for _, label in parted])
+    columns = [inputs if isinstance(inputs, dict) else dict(enumerate(inputs)) for inputs, _ in parted]
+    joined: dict[Any, Tensor] = {name: torch.cat([column[name] for column in columns]) for name in columns[0]}  # type: ignore[index]
+    return TensorSplit(joined if isinstance(parted[0][0], dict) else tuple(joined.values()), targets)
+
+
+def _check_tensors(split: TensorSplit, what: str) -> None:
+    values = split.inputs if isinstance(split.inputs, dict) else dict(enumerate(split.inputs))
+    for name, value in values.items():
+        label = f"inputs[{name!r}]" if isinstance(split.inputs, dict) else "inputs"
+        if value.ndim == 0 or len(value) != len(split):
+            raise InputError(
+                f"The {what} must have as many {label} as targets ({len(split)}), got "
+                f"{len(value) if value.ndim else 'a single number'}. Check that inputs and targets belong together."
+            )
+        check_finite(value, f"{what}: {label}")
+    check_finite(split.target, f"{what}: targets")
+
+
+def check_finite(value: Tensor, what: str) -> None:
+    """Raise when a floating tensor holds NaN or infinity, and say how many."""
+    if value.is_floating_point() and not torch.isfinite(value).all():
+        bad = int((~torch.isfinite(value)).sum())
+        raise InputError(
+            f"The {what} must be finite numbers, got {bad} of {value.numel()} values that are NaN or infinite. "
+            "Remove or impute them."
+        )

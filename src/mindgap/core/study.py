@@ -1,0 +1,51 @@
+"""Study: a list of trials that give records, and a table that sums them up."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+from mindgap.core.spec import Spec
+from mindgap.core.table import Table
+
+Record = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One piece of a study: its parameters (plain data) and its seed."""
+
+    parameters: Mapping[str, Any]
+    seed: int = 0
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parameters[name]
+
+
+class Study(Spec, abc.ABC, abstract=True):
+    """One table or figure of a paper, or one experiment.
+
+    ``run`` must depend on the study's fields, the trial and nothing else, and return plain JSON data.
+    ``expected`` holds the paper's numbers, keyed as the table's rows.
+    """
+
+    family: ClassVar[str] = "study"
+    expected: ClassVar[Mapping[str, float]] = {}
+
+    @abc.abstractmethod
+    def trials(self) -> Sequence[Trial]:
+        """All pieces of work, in a fixed order."""
+
+    @abc.abstractmethod
+    def run(self, trial: Trial) -> Record:
+        """Do one piece."""
+
+    @abc.abstractmethod
+    def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
+        """The table, from the records in the order of ``trials``."""
+
+    @abc.abstractmethod
+    def tiny(self) -> Self:
+        """The same study, small enough for a test of a few seconds."""

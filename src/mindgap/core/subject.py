@@ -1,0 +1,305 @@
+"""Subject: what is examined — a model, its loss, its data — with passes that are computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from mindgap.core.errors import InputError
+from mindgap.core.loss import Loss, Task, align, as_loss
+from mindgap.core.purity import evaluating
+from mindgap.core.split import Batch, DatasetSplit, Inputs, Split, as_split, check_finite
+
+Which = Literal["train", "test"]
+
+
+class Subject:
+    """A model with its loss and data.
+
+    ``train`` and ``test`` are tuples of tensors or arrays, dicts, Datasets or DataLoaders; ``initial`` is the state
+    dict from before training; ``history`` holds one dict an epoch, as :func:`mindgap.fit` returns it. Nothing here
+    changes the model. Passes over the data are cached until a weight or buffer changes.
+
+    >>> subject = Subject(nn.Linear(2, 2), "cross_entropy", (torch.eye(2), torch.tensor([0, 1])))
+    >>> subject.losses("train").shape
+    torch.Size([2])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: str | Loss | Callable[..., Tensor],
+        train: Any,
+        test: Any = None,
+        *,
+        initial: Mapping[str, Tensor] | None = None,
+        task: Task | None = None,
+        target: str | None = None,
+        name: str = "",
+        classes: tuple[str, ...] = (),
+        history: tuple[Mapping[str, float], ...] = (),
+        batch_size: int = 512,
+        check_determinism: bool = True,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise InputError(f"model must be a torch.nn.Module, got {type(model).__name__}. Pass an instance.")
+        self.model, self.loss = model, as_loss(loss)
+        self.train = as_split(train, target, "train data")
+        self.test = None if test is None else as_split(test, target, "test data")
+        self.initial = None if initial is None else _checked_initial(model, initial)
+        self.name, self.classes, self.history = name or type(model).__name__, classes, tuple(history)
+        self.batch_size = batch_size
+        self._cache: dict[Hashable, tuple[Hashable, Tensor]] = {}
+        self.task: Task = task or self.loss.task or _task_of(self.train)
+        if check_determinism:
+            _check_determinism(self.train)
+        self._check_targets()
+
+    def split(self, which: Which) -> Split:
+        """The train or the test data; a missing test split raises."""
+        found = self.train if which == "train" else self.test
+        if found is None:
+            raise InputError("This needs test data, got a subject without. Pass test=(inputs, targets) to Subject.")
+        return found
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """The model's output for some inputs, in the model's precision, on its device."""
+        return call(self.model, inputs, self._like())
+
+    def batches(self, which: Which = "train") -> Iterator[Batch]:
+        """All samples in their fixed order."""
+        return self.split(which).batches(self.batch_size)
+
+    def targets(self, which: Which = "train") -> Tensor:
+        """All targets in order, in the type that the loss takes."""
+        return self._cached(("targets", which), lambda: self._typed(self.split(which).targets))
+
+    def outputs(self, which: Which = "train") -> Tensor:
+        """The model's outputs (logits, predictions) in evaluation mode."""
+        return self._cached(("outputs", which), lambda: self._pass(which))
+
+    def losses(self, which: Which = "train") -> Tensor:
+        """The loss of every sample."""
+        return self._cached(("losses", which), lambda: self.loss(self.outputs(which), self.targets(which)).detach())
+
+    def predictions(self, which: Which = "train") -> Tensor:
+        """Class numbers, 0/1 decisions, or the outputs of a regression."""
+        outputs = self.outputs(which)
+        if self.task == "classification":
+            return outputs.argmax(1)
+        return (outputs > 0).to(outputs.dtype) if self.task == "multilabel" else outputs
+
+    def errors(self, which: Which = "train") -> Tensor:
+        """The 0-1 error of every sample (a mean over labels if there are several); the loss in a regression."""
+        if self.task == "regression":
+            return self.losses(which)
+        wrong = self.predictions(which) != align(self.outputs(which), self.targets(which))
+        rate = wrong.to(self.outputs(which).dtype)
+        return rate.flatten(1).mean(1) if rate.ndim > 1 else rate
+
+    def mean_loss(self, which: Which = "train") -> float:
+        """The mean loss, summed in double precision."""
+        return float(self.losses(which).double().mean())
+
+    def mean_error(self, which: Which = "train") -> float:
+        """The mean error, summed in double precision."""
+        return float(self.errors(which).double().mean())
+
+    def margins(self, which: Which = "train") -> Tensor:
+        """Logit of the true class minus the largest other one."""
+        if self.task != "classification":
+            raise InputError(f"Margins need a classification, got a {self.task}. Choose another measure.")
+        return self._cached(("margins", which), lambda: _margins(self.outputs(which), self.targets(which)))
+
+    def features(self, which: Which = "train") -> Tensor:
+        """What enters the last linear layer."""
+        return self._cached(("features", which), lambda: self._features(which))
+
+    def gradient(self, which: Which = "train") -> dict[str, Tensor]:
+        """The gradient of the mean loss, in evaluation mode, by parameter name."""
+        names = [name for name, p in self.model.named_parameters() if p.requires_grad]
+        flat = self._cached(("gradient", which), lambda: self._gradient(which))
+        parts = flat.split([dict(self.model.named_parameters())[name].numel() for name in names])
+        shapes = [dict(self.model.named_parameters())[name].shape for name in names]
+        return {name: piece.view(shape) for name, piece, shape in zip(names, parts, shapes, strict=True)}
+
+    def _like(self) -> Tensor:
+        return next(iter(self.model.parameters()), torch.empty(0))
+
+    def _typed(self, target: Tensor) -> Tensor:
+        return typed(target, self.task, self._like())
+
+    def _pass(self, which: Which) -> Tensor:
+        with evaluating(self.model):
+            outputs = torch.cat([self._tried(batch.inputs) for batch in self.batches(which)])
+        _check_outputs(outputs, self, which)
+        return outputs
+
+    def _tried(self, inputs: Inputs) -> Tensor:
+        try:
+            return self.forward(inputs)
+        except (RuntimeError, IndexError, TypeError) as error:
+            shapes = ", ".join(str(tuple(value.shape)) for value in _values(inputs))
+            raise InputError(
+                f"The model must accept a batch of the data, got inputs of shape {shapes}, on which it failed "
+                f"({' '.join(str(error).split())[:160]}). Reshape the inputs or change the first layer."
+            ) from error
+
+    def _features(self, which: Which) -> Tensor:
+        layers = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
+        if not layers:
+            raise InputError("Features need a model with a linear layer, got none. Name the layer or choose another.")
+        kept: list[Tensor] = []
+        handle = layers[-1].register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0].detach()))
+        try:
+            with evaluating(self.model):
+                for batch in self.batches(which):
+                    self.forward(batch.inputs)
+        finally:
+            handle.remove()
+        return torch.cat(kept)
+
+    def _gradient(self, which: Which) -> Tensor:
+        wanted = [p for p in self.model.parameters() if p.requires_grad]
+        total = [torch.zeros_like(p) for p in wanted]
+        with evaluating(self.model), torch.enable_grad():
+            for batch in self.batches(which):
+                loss = self.loss(self.forward(batch.inputs), self._typed(batch.target)).sum()
+                for piece, grad in zip(total, torch.autograd.grad(loss, wanted), strict=True):
+                    piece += grad
+        return torch.cat([piece.flatten() for piece in total]) / len(self.split(which))
+
+    def _cached(self, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
+        state = fingerprint(self.model)
+        kept = self._cache.get(key)
+        if kept is None or kept[0] != state:
+            kept = (state, compute())
+            self._cache[key] = kept
+        return kept[1]
+
+    def _check_targets(self) -> None:
+        if self.task != "classification":
+            return
+        both: tuple[Which, ...] = ("train", "test") if self.test is not None else ("train",)
+        for which in both:
+            labels = self.targets(which)
+            if labels.ndim != 1:
+                raise InputError(
+                    f"The {which} data of a classification must have one class number a sample, got targets of shape "
+                    f"{tuple(labels.shape)}. Pass class numbers, or loss='bce' for several labels."
+                )
+        if len(self.targets("train").unique()) < 2:
+            raise InputError(
+                "The train data of a classification must have at least two classes, got one only. Add samples of "
+                "another class, or use a regression loss."
+            )
+
+
+def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
+    """Call a model with a tuple or dict of inputs and take the logits out of whatever it returns."""
+    if isinstance(inputs, dict):
+        output = model(**{name: _moved(value, like) for name, value in inputs.items()})
+    else:
+        output = model(*(_moved(value, like) for value in inputs))
+    if isinstance(output, Tensor):
+        return output
+    found = getattr(output, "logits", output[0] if isinstance(output, tuple) else None)
+    if not isinstance(found, Tensor):
+        raise InputError(
+            f"The model must return a tensor, a tuple that starts with one, or an object with .logits, got "
+            f"{type(output).__name__}. Wrap the model so that it does."
+        )
+    return found
+
+
+def fingerprint(model: nn.Module) -> Hashable:
+    """Changes whenever a weight or buffer does, also when it is written through ``.data``."""
+    tensors = [*model.parameters(), *model.buffers()]
+    with torch.no_grad():
+        sums = [str((float(t.double().sum()), float(t.double().square().sum()))) for t in tensors if t.numel()]
+    return tuple((id(t), t._version, t.shape) for t in tensors), tuple(sums)  # as text: NaN equals itself
+
+
+def _moved(value: Tensor, like: Tensor) -> Tensor:
+    if value.is_floating_point():
+        return value.to(like.device, like.dtype) if like.is_floating_point() else value.to(like.device)
+    return value.to(like.device)
+
+
+def _task_of(train: Split) -> Task:
+    target = train.take(torch.arange(1)).target
+    return "regression" if target.is_floating_point() else "classification"
+
+
+def typed(target: Tensor, task: Task, like: Tensor) -> Tensor:
+    """Targets in the type that the loss takes: class numbers as integers, others in the model's precision."""
+    if task != "classification":
+        return target.to(like.device, like.dtype)
+    if target.is_floating_point() and not torch.equal(target, target.round()):
+        raise InputError(
+            "The targets of a classification must be class numbers, got fractions. Use a regression loss ('mse')."
+        )
+    return target.to(like.device, torch.long)
+
+
+def _margins(outputs: Tensor, targets: Tensor) -> Tensor:
+    true = outputs.gather(1, targets[:, None]).squeeze(1)
+    others = outputs.scatter(1, targets[:, None], -torch.inf)
+    return true - others.amax(1)
+
+
+def _check_outputs(outputs: Tensor, subject: Subject, which: Which) -> None:
+    targets = subject.targets(which)
+    check_finite(outputs, f"model's outputs on the {which} data")
+    if subject.task == "classification":
+        _check_classes(outputs, targets, which)
+    elif align(outputs, targets).shape != outputs.shape:
+        raise InputError(
+            f"The model's outputs must have the targets' shape {tuple(targets.shape)}, got {tuple(outputs.shape)} on "
+            f"the {which} data. Reshape the targets or change the last layer."
+        )
+
+
+def _check_classes(outputs: Tensor, targets: Tensor, which: Which) -> None:
+    if outputs.ndim != 2 or outputs.shape[1] < 2:
+        raise InputError(
+            f"A classifier must give outputs of shape (samples, classes) with at least two classes, got "
+            f"{tuple(outputs.shape)}. Change the last layer, or use loss='bce'."
+        )
+    low, high = int(targets.min()), int(targets.max())
+    if low < 0 or high >= outputs.shape[1]:
+        raise InputError(
+            f"The {which} labels must be from 0 to {outputs.shape[1] - 1} (the model has {outputs.shape[1]} outputs), "
+            f"got {low if low < 0 else high}. Renumber the labels or widen the last layer."
+        )
+
+
+def _check_determinism(split: Split) -> None:
+    if not isinstance(split, DatasetSplit):
+        return
+    index = torch.arange(min(8, len(split)))
+    first, second = split.take(index), split.take(index)
+    pairs = [(first.target, second.target), *zip(_values(first.inputs), _values(second.inputs), strict=True)]
+    if not all(torch.equal(left, right) for left, right in pairs):
+        raise InputError(
+            "The train data must read the same twice, got two readings that differ (random augmentation?). Pass the "
+            "data without augmentation, or check_determinism=False to accept noise in every number."
+        )
+
+
+def _values(inputs: Inputs) -> list[Tensor]:
+    return list(inputs.values() if isinstance(inputs, dict) else inputs)
+
+
+def _checked_initial(model: nn.Module, initial: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    own = model.state_dict()
+    wrong = [name for name, value in own.items() if name not in initial or initial[name].shape != value.shape]
+    if wrong:
+        raise InputError(
+            f"initial must be a state dict of this model, got one in which {wrong[0]!r} is missing or has another "
+            "shape. Save model.state_dict() (a copy of it) before training."
+        )
+    return {name: value.detach().clone() for name, value in initial.items()}

@@ -1,0 +1,67 @@
+"""Checks of arguments, each with one sentence: what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+
+from mindgap.core.errors import InputError, unknown_name
+
+
+def integer(name: str, value: object, low: int, high: int | None = None, meaning: str = "", advice: str = "") -> int:
+    """Return ``value`` if it is an integer in [low, high]; ``meaning`` says what ``high`` is.
+
+    >>> integer("size", 9, 1, 5, "the number of samples", "pass more data")
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: size must be an integer from 1 to 5 (the number of samples), got 9. \
+Lower size or pass more data.
+    """
+    wanted = f"of at least {low}" if high is None else f"from {low} to {high}" + (f" ({meaning})" if meaning else "")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{name} must be an integer {wanted}, got {value!r}. Pass a whole number.")
+    if value < low:
+        raise InputError(f"{name} must be an integer {wanted}, got {value}. Raise {name}.")
+    if high is not None and value > high:
+        more = f" or {advice}" if advice else ""
+        raise InputError(f"{name} must be an integer {wanted}, got {value}. Lower {name}{more}.")
+    return value
+
+
+def number(name: str, value: float, low: float = 0.0, high: float = math.inf) -> float:
+    """Return ``value`` if it is a number in [low, high].
+
+    >>> number("fraction", 1.5, 0, 1)
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: fraction must be a number from 0 to 1, got 1.5. Lower fraction.
+    """
+    wanted = f"of at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InputError(f"{name} must be a number {wanted}, got {value!r}. Pass a finite number.")
+    if not low <= value <= high:
+        raise InputError(
+            f"{name} must be a number {wanted}, got {value}. {'Raise' if value < low else 'Lower'} {name}."
+        )
+    return float(value)
+
+
+def choice(name: str, value: str, known: Iterable[str]) -> str:
+    """Return ``value`` if it is one of the known names, else advise the nearest one.
+
+    >>> choice("kind", "pair", ["pair", "symmetric"])
+    'pair'
+    """
+    names = list(known)
+    if value not in names:
+        raise unknown_name(name, str(value), names)
+    return value
+
+
+def generator(seed: int) -> torch.Generator:
+    """Random numbers of our own, so that the global ones stay where they are.
+
+    >>> torch.equal(torch.rand(3, generator=generator(0)), torch.rand(3, generator=generator(0)))
+    True
+    """
+    return torch.Generator().manual_seed(integer("seed", seed, 0, 2**63 - 1))

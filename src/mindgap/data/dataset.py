@@ -1,0 +1,126 @@
+"""What every reader and generator returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from mindgap.core.errors import InputError
+from mindgap.data.arguments import choice, integer
+from mindgap.data.splits import stratified_split
+from mindgap.data.scaling import moments, standardize
+
+TASKS = ("classification", "regression")
+Texts = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DataSet:
+    """Training and test data with what is known about them.
+
+    Fields:
+        name: what ``mindgap.data.load`` calls it.
+        inputs: first dimension is the samples; token numbers for text.
+        targets: int64 of shape (n,) for classification, float32 of shape (n, outputs) for regression.
+        test_inputs: like ``inputs``, or None where there is no test part.
+        test_targets: like ``targets``, or None.
+        task: ``"classification"`` or ``"regression"``.
+        classes: names of the classes in the order of their numbers.
+        feature_names: names of the columns of ``inputs``.
+        source: whom to cite, and the licence where it is known.
+        texts: the sentences of every sample, for text.
+        test_texts: likewise for the test part.
+        facts: numbers that are known exactly, e.g. ``"bayes_error"`` of a generator.
+
+    >>> DataSet("dots", torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]), classes=("left", "right"))
+    DataSet('dots': classification, 4 train, 0 test, inputs (2,) float32, 2 classes)
+    """
+
+    name: str
+    inputs: Tensor
+    targets: Tensor
+    test_inputs: Tensor | None = None
+    test_targets: Tensor | None = None
+    task: str = "classification"
+    classes: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    source: str = ""
+    texts: Texts | None = None
+    test_texts: Texts | None = None
+    facts: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        choice("task", self.task, TASKS)
+        _check_lengths("inputs", self.inputs, self.targets, self.texts)
+        if (self.test_inputs is None) != (self.test_targets is None):
+            raise InputError("test_inputs and test_targets must come together, got only one. Pass both or none.")
+        if self.test_inputs is not None:
+            _check_lengths("test_inputs", self.test_inputs, self.test_targets, self.test_texts)
+
+    def __repr__(self) -> str:
+        shape, kind = tuple(self.inputs.shape[1:]), str(self.inputs.dtype).removeprefix("torch.")
+        test = 0 if self.test_inputs is None else len(self.test_inputs)
+        classes = f", {len(self.classes)} classes" if self.classes else ""
+        return f"DataSet({self.name!r}: {self.task}, {len(self)} train, {test} test, inputs {shape} {kind}{classes})"
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def train(self) -> tuple[Tensor, Tensor]:
+        """Inputs and targets to train on."""
+        return self.inputs, self.targets
+
+    @property
+    def test(self) -> tuple[Tensor, Tensor] | None:
+        """Inputs and targets to test on, or None."""
+        if self.test_inputs is None or self.test_targets is None:
+            return None
+        return self.test_inputs, self.test_targets
+
+    def subset(self, size: int, seed: int = 0) -> DataSet:
+        """Keep ``size`` training samples, every class with its share; the test part stays whole."""
+        integer("size", size, 1, len(self), "the number of training samples")
+        return self.select(stratified_split(self.targets, (size,), seed)[0])
+
+    def select(self, indices: Tensor) -> DataSet:
+        """Keep the training samples at ``indices``, or where a mask is true; the test part stays whole."""
+        places = torch.arange(len(self))[indices]
+        texts = None if self.texts is None else tuple(self.texts[place] for place in places.tolist())
+        return replace(self, inputs=self.inputs[places], targets=self.targets[places], texts=texts)
+
+    def standardized(self) -> DataSet:
+        """Inputs, and for regression also targets, with mean zero and variance one on the training part.
+
+        A regression's ``facts`` then hold ``target_mean`` and ``target_scale``: y = mean + scale · standardized y.
+        """
+        inputs, test_inputs = _together(self.inputs, self.test_inputs)
+        scaled = replace(self, inputs=inputs, test_inputs=test_inputs)
+        return scaled if self.task == "classification" else scaled._standardized_targets()
+
+    def _standardized_targets(self) -> DataSet:
+        if self.targets.shape[1:] != (1,):
+            raise InputError(f"targets must have shape (n, 1), got {tuple(self.targets.shape)}. Use standardize().")
+        mean, scale = moments(self.targets)
+        targets, test_targets = _together(self.targets, self.test_targets)
+        facts = {**self.facts, "target_mean": float(mean), "target_scale": float(scale)}
+        return replace(self, targets=targets, test_targets=test_targets, facts=facts)
+
+
+def _together(train: Tensor, test: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    if test is None:
+        return standardize(train)[0], None
+    scaled = standardize(train, test)
+    return scaled[0], scaled[1]
+
+
+def _check_lengths(name: str, inputs: Tensor, targets: Tensor | None, texts: Texts | None) -> None:
+    for what, values in (("targets", targets), ("texts", texts)):
+        if values is not None and len(values) != len(inputs):
+            raise InputError(
+                f"{name} and their {what} must have the same length, got {len(inputs)} and {len(values)}. "
+                "Drop the samples that miss one."
+            )

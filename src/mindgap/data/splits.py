@@ -1,0 +1,99 @@
+"""Splits that keep the share of every class."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mindgap.core.errors import InputError
+from mindgap.data.arguments import generator, integer
+
+
+def stratified_split(targets: Tensor, parts: Sequence[int] | Sequence[float], seed: int = 0) -> tuple[Tensor, ...]:
+    """Disjoint index sets, one for each of ``parts``, in which every class has its share up to rounding.
+
+    ``parts`` are sizes (integers) or fractions (floats); what they leave over is not used. Targets that are not
+    integers (regression) are split at random. Indices are sorted.
+
+    >>> train, test = stratified_split(torch.tensor([0, 0, 0, 0, 1, 1]), (4, 2))
+    >>> len(train), len(test), torch.tensor([0, 0, 0, 0, 1, 1])[test].tolist()
+    (4, 2, [0, 1])
+    >>> stratified_split(torch.zeros(10), (0.7, 0.7))
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: parts must be fractions that sum to at most 1, got 0.7, 0.7. Lower one of them.
+    """
+    left = _grouped_order(targets, seed)
+    chosen = []
+    for size in _sizes(parts, len(left)):
+        taken = _evenly(len(left), size)
+        chosen.append(left[taken].sort().values)
+        left = left[~taken]
+    return tuple(chosen)
+
+
+def stratified_folds(targets: Tensor, folds: int, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
+    """Pairs of index sets (train, test) whose test parts are disjoint, cover everything and keep the classes' shares.
+
+    >>> [(len(train), len(test)) for train, test in stratified_folds(torch.zeros(10, dtype=torch.int64), 3)]
+    [(6, 4), (7, 3), (7, 3)]
+    >>> stratified_folds(torch.zeros(300), 500)
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: folds must be an integer from 2 to 300 (the number of samples), got 500. \
+Lower folds or pass more data.
+    """
+    order = _grouped_order(targets, seed)
+    integer("folds", folds, 2, len(order), "the number of samples", "pass more data")
+    number = torch.arange(len(order)) % folds
+    return [(order[number != fold].sort().values, order[number == fold].sort().values) for fold in range(folds)]
+
+
+def _grouped_order(targets: Tensor, seed: int) -> Tensor:
+    """Random order in which samples of one class follow one another."""
+    if targets.ndim == 0 or len(targets) == 0:
+        raise InputError("targets must hold at least one sample, got none. Pass the targets of the data to split.")
+    order = torch.randperm(len(targets), generator=generator(seed))
+    if targets.is_floating_point() or targets.ndim > 1:
+        return order
+    return order[targets.cpu()[order].argsort(stable=True)]
+
+
+def _evenly(count: int, size: int) -> Tensor:
+    """Mask of ``size`` places spread evenly over ``count``: any run of places gets its share up to one."""
+    mask = torch.zeros(count, dtype=torch.bool)
+    if size:
+        mask[(2 * torch.arange(size) + 1) * count // (2 * size)] = True
+    return mask
+
+
+def _sizes(parts: Sequence[int] | Sequence[float], count: int) -> list[int]:
+    if not parts:
+        raise InputError("parts must hold at least one size or fraction, got none. Pass for example (0.8, 0.2).")
+    if all(isinstance(part, int) and not isinstance(part, bool) for part in parts):
+        return _checked_sizes([int(part) for part in parts], count)
+    if all(isinstance(part, float) for part in parts):
+        return _sizes_of_fractions([float(part) for part in parts], count)
+    raise InputError(f"parts must be all integers (sizes) or all floats (fractions), got {_listed(parts)}. Choose one.")
+
+
+def _checked_sizes(sizes: list[int], count: int) -> list[int]:
+    if min(sizes) < 0 or sum(sizes) > count:
+        raise InputError(
+            f"parts must be sizes of at least 0 that sum to at most {count} (the number of samples), "
+            f"got {_listed(sizes)}. Lower one of them or pass more data."
+        )
+    return sizes
+
+
+def _sizes_of_fractions(fractions: list[float], count: int) -> list[int]:
+    """Round the running sums and not the fractions, so that fractions of total one use every sample."""
+    if not min(fractions) >= 0 or not sum(fractions) <= 1 + 1e-9:
+        raise InputError(f"parts must be fractions that sum to at most 1, got {_listed(fractions)}. Lower one of them.")
+    ends = [round(end * count) for end in itertools.accumulate(fractions, initial=0.0)]
+    return [after - before for before, after in itertools.pairwise(ends)]
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join(str(value) for value in values)

@@ -1,0 +1,105 @@
+"""Where data files are: the user's folder, then the cache, then the internet."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from mindgap.core.errors import DataUnavailableError
+from mindgap.data.damage import reading
+from mindgap.data.download import Remote, download, taking_turns
+
+
+def cache_folder() -> Path:
+    """Folder for downloads: ``$XDG_CACHE_HOME/mindgap``, or ``~/.cache/mindgap``."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "mindgap"
+
+
+def folders() -> tuple[Path, ...]:
+    """Folders that are searched, in this order: ``$MINDGAP_DATA`` if it is set, and the cache."""
+    chosen = os.environ.get("MINDGAP_DATA")
+    return (Path(chosen).expanduser(), cache_folder()) if chosen else (cache_folder(),)
+
+
+def find(relative: str) -> Path | None:
+    """Path of a file that is on this machine, or None."""
+    return next((folder / relative for folder in folders() if (folder / relative).is_file()), None)
+
+
+def obtain(relative: str, remote: Remote | None = None, advice: str = "") -> Path:
+    """Path of a file, which is downloaded into the cache if it is not on this machine.
+
+    Without ``remote`` the file has to be placed by hand, and ``advice`` tells how.
+    """
+    found = find(relative)
+    if found is not None:
+        return found
+    if remote is None:
+        places = " or ".join(str(folder) for folder in folders())
+        raise DataUnavailableError(f"{relative} must be in {places}, got no such file. {advice}")
+    return download(remote, cache_folder() / relative)
+
+
+def obtain_from_archive(relatives: Iterable[str], archive: Remote, folder: str = "") -> list[Path]:
+    """Paths of files; if one is missing, their archive is fetched and laid out under ``folder`` of the cache."""
+    wanted = list(relatives)
+    if not _all_here(wanted):
+        target = cache_folder() / folder
+        target.mkdir(parents=True, exist_ok=True)
+        with taking_turns(target / f"{archive.file_name}.unpack"):
+            if not _all_here(wanted):
+                _fetch_and_unpack(archive, folder, target)
+    return [obtain(relative, None, f"Take it from {archive.url} by hand.") for relative in wanted]
+
+
+def _all_here(relatives: Iterable[str]) -> bool:
+    return all(find(relative) is not None for relative in relatives)
+
+
+def _fetch_and_unpack(archive: Remote, folder: str, target: Path) -> None:
+    """Unpack the archive; one that was placed by hand stays, one that was downloaded goes."""
+    placed = find(f"{folder}/{archive.file_name}" if folder else archive.file_name)
+    if placed is not None:
+        return unpack(placed, target)
+    fetched = download(archive, target / archive.file_name)
+    unpack(fetched, target)
+    return fetched.unlink()
+
+
+def unpack(archive: Path, target: Path) -> None:
+    """Lay a tar or zip archive out in ``target``, each file appearing whole; nothing is written outside ``target``."""
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".unpack-") as scratch:
+        with reading(archive, "a whole tar or zip archive"):
+            _extract(archive, Path(scratch))
+        for file in sorted(Path(scratch).rglob("*")):
+            if file.is_file() and not file.is_symlink():
+                _move(file, target / file.relative_to(scratch))
+
+
+def _extract(archive: Path, scratch: Path) -> None:
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as zipped:
+            _check_names(zipped.namelist(), archive)
+            zipped.extractall(scratch)  # noqa: S202 (names are checked above)
+    else:
+        with tarfile.open(archive) as tarred:
+            tarred.extractall(scratch, filter="data")
+
+
+def _check_names(names: Iterable[str], archive: Path) -> None:
+    for name in names:
+        if name.startswith(("/", "\\")) or ".." in Path(name.replace("\\", "/")).parts or ":" in name:
+            raise DataUnavailableError(
+                f"{archive} must hold only files inside it, got {name!r}. Delete it; it is not the official archive."
+            )
+
+
+def _move(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.replace(target)

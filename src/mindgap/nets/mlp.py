@@ -1,0 +1,72 @@
+"""Multilayer perceptron of any widths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from torch import nn
+
+from mindgap.core.errors import InputError
+from mindgap.nets.activations import activation_layer
+from mindgap.nets.arguments import choice, integer, rate
+from mindgap.nets.stack import Stack
+
+NORMS = ("none", "batch", "layer")
+
+
+class MLP(Stack):
+    r"""Multilayer perceptron :math:`x \mapsto W_L\,\phi(\dots\phi(W_1 x + b_1)\dots) + b_L`.
+
+    A plain sequence: Flatten, then Linear → norm → activation → dropout for each hidden layer, then Linear. Layers
+    that are switched off are absent, so ``[m for m in model if isinstance(m, nn.Linear)]`` is the whole linear part.
+
+    Args:
+        widths: features of the input, of every hidden layer and of the output.
+        activation: a name from ``mindgap.nets.ACTIVATIONS``.
+        norm: ``"none"``, ``"batch"`` or ``"layer"``, applied before the activation.
+        dropout: rate at which hidden units are dropped while training; 0 switches it off.
+        bias: whether the linear layers have a bias.
+
+    >>> MLP(widths=(2, 4, 1), activation="tanh")
+    MLP(
+      (0): Flatten(start_dim=1, end_dim=-1)
+      (1): Linear(in_features=2, out_features=4, bias=True)
+      (2): Tanh()
+      (3): Linear(in_features=4, out_features=1, bias=True)
+    )
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        activation: str = "relu",
+        norm: str = "none",
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        sizes = _checked_widths(widths)
+        choice("norm", norm, NORMS)
+        rate("dropout", dropout)
+        super().__init__(nn.Flatten(), *_layers(sizes, activation, norm, dropout, bias))
+        self.widths = sizes
+
+
+def _checked_widths(widths: object) -> tuple[int, ...]:
+    if not isinstance(widths, Sequence) or isinstance(widths, str) or len(widths) < 2:
+        raise InputError(
+            f"widths must hold at least two integers (features in, features out), got {widths!r}. "
+            "Pass for example (2, 16, 1)."
+        )
+    return tuple(integer("widths", width) for width in widths)
+
+
+def _layers(widths: tuple[int, ...], activation: str, norm: str, dropout: float, bias: bool) -> Iterator[nn.Module]:
+    for before, width in pairwise(widths[:-1]):
+        yield nn.Linear(before, width, bias=bias)
+        if norm != "none":
+            yield nn.BatchNorm1d(width) if norm == "batch" else nn.LayerNorm(width)
+        yield activation_layer(activation)
+        if dropout:
+            yield nn.Dropout(dropout)
+    yield nn.Linear(widths[-2], widths[-1], bias=bias)

@@ -1,0 +1,123 @@
+"""Residual networks for small pictures."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mindgap.core.errors import InputError
+from mindgap.nets.arguments import choice, integer
+from mindgap.nets.residual import NORMS, conv3x3, initialize, norm_layer, pooled
+
+SHORTCUTS = ("A", "B")
+
+
+class ResNet(nn.Module):
+    """Residual network for CIFAR of He, Zhang, Ren and Sun (2016), section 4.2.
+
+    One 3×3 convolution, three stages of ``(depth - 2) / 6`` blocks with 16, 32 and 64 channels, global average
+    pooling and one linear layer. Shortcut ``"A"`` (the paper's choice for CIFAR) pads the missing channels with zeros
+    and has no parameters; ``"B"`` projects by a 1×1 convolution. With ten classes and shortcut A, depth 20 has
+    269,722 parameters, 32 has 464,154, 44 has 658,586, 56 has 853,018 and 110 has 1,727,962, the paper's 0.27, 0.46,
+    0.66, 0.85 and 1.7 million. Convolutions have no bias, as a norm follows them.
+
+    Args:
+        depth: 6n + 2 weighted layers, e.g. 20, 32, 44, 56 or 110.
+        classes: number of outputs.
+        channels: 1 for grey, 3 for colour.
+        width: channels of the first stage, 16 in the paper.
+        shortcut: ``"A"`` or ``"B"``.
+        norm: ``"batch"``, ``"group"`` (samples stay independent) or ``"none"``.
+
+    >>> sum(p.numel() for p in ResNet(depth=20).parameters())
+    269722
+    """
+
+    def __init__(
+        self,
+        depth: int = 20,
+        classes: int = 10,
+        channels: int = 3,
+        width: int = 16,
+        shortcut: str = "A",
+        norm: str = "batch",
+    ) -> None:
+        super().__init__()
+        blocks = _blocks_per_stage(depth)
+        integer("classes", classes), integer("channels", channels), integer("width", width)
+        choice("shortcut", shortcut, SHORTCUTS), choice("norm", norm, NORMS)
+        self.stem = nn.Sequential(conv3x3(channels, width), norm_layer(norm, width), nn.ReLU())
+        self.stages = nn.Sequential(
+            _stage(width, width, 1, blocks, shortcut, norm),
+            _stage(width, 2 * width, 2, blocks, shortcut, norm),
+            _stage(2 * width, 4 * width, 2, blocks, shortcut, norm),
+        )
+        self.head = nn.Linear(4 * width, classes)
+        initialize(self)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Logits of pictures of shape (n, channels, height, width)."""
+        logits: Tensor = self.head(pooled(self.stages(self.stem(pictures))))
+        return logits
+
+
+class ResNet20(ResNet):
+    """The residual network of depth 20: 269,722 parameters with ten classes and shortcut A."""
+
+    def __init__(
+        self, classes: int = 10, channels: int = 3, width: int = 16, shortcut: str = "A", norm: str = "batch"
+    ) -> None:
+        super().__init__(20, classes, channels, width, shortcut, norm)
+
+
+class Block(nn.Module):
+    """conv - norm - ReLU - conv - norm, plus the shortcut, then ReLU."""
+
+    def __init__(self, before: int, after: int, stride: int, shortcut: str, norm: str) -> None:
+        super().__init__()
+        self.residual = nn.Sequential(
+            conv3x3(before, after, stride),
+            norm_layer(norm, after),
+            nn.ReLU(),
+            conv3x3(after, after),
+            norm_layer(norm, after),
+        )
+        self.shortcut = _shortcut(before, after, stride, shortcut, norm)
+        self.activation = nn.ReLU()
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Feature maps after the block."""
+        after: Tensor = self.activation(self.residual(maps) + self.shortcut(maps))
+        return after
+
+
+class PaddedShortcut(nn.Module):
+    """Option A: take every ``stride``-th pixel and pad the new channels with zeros, half before and half after."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.stride, self.added = stride, after - before
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Smaller, deeper feature maps without parameters."""
+        first = self.added // 2
+        return functional.pad(maps[..., :: self.stride, :: self.stride], (0, 0, 0, 0, first, self.added - first))
+
+
+def _shortcut(before: int, after: int, stride: int, shortcut: str, norm: str) -> nn.Module:
+    if before == after and stride == 1:
+        return nn.Identity()
+    if shortcut == "A":
+        return PaddedShortcut(before, after, stride)
+    return nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), norm_layer(norm, after))
+
+
+def _stage(before: int, after: int, stride: int, blocks: int, shortcut: str, norm: str) -> nn.Sequential:
+    first = Block(before, after, stride, shortcut, norm)
+    return nn.Sequential(first, *(Block(after, after, 1, shortcut, norm) for _ in range(blocks - 1)))
+
+
+def _blocks_per_stage(depth: int) -> int:
+    if integer("depth", depth, 8) % 6 != 2:
+        raise InputError(f"depth must be 6n + 2, got {depth}. Pass 20, 32, 44, 56 or 110.")
+    return (depth - 2) // 6

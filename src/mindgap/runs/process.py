@@ -1,0 +1,134 @@
+"""Process: the driver's end of one worker, which is started when needed and replaced when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
+from typing import Any
+
+from mindgap.core.errors import InputError
+from mindgap.runs.frames import receive, send
+from mindgap.runs.worker import home_of
+
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from mindgap.runs.worker import main; main()"
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_STARTS = 5
+_GUARD = "Put the study into a file, guard a script's sweep with if __name__ == '__main__', or pass SerialExecutor()"
+
+
+class WorkerLostError(BrokenExecutor):
+    """A worker process ended in the middle of a task."""
+
+
+class WorkerProcess:
+    """A fresh Python process (never a fork: torch's threads do not survive one) that runs one task at a time."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run ``function(*args)`` in the worker; WorkerLostError if the worker dies meanwhile."""
+        task = _pickled(function, args)
+        process = self._sent(task)
+        try:
+            kind, value = pickle.loads(_reply(process))  # noqa: S301  (from a process that we started)
+        except (EOFError, OSError) as error:
+            raise WorkerLostError(f"its worker process {_end(self._ended())}") from error
+        if kind == "unloadable":
+            raise InputError(f"A worker must be able to load the study, got: {value}. {_GUARD}.")
+        if kind == "raised":
+            raise RuntimeError(value)
+        return value
+
+    def kill(self) -> None:
+        """End the process at once; the task it was at raises WorkerLostError where it is awaited."""
+        process = self._process  # the thread that awaits the answer may clear it meanwhile
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """Let the process end by itself, then make sure that it did."""
+        if self._process is not None:
+            self._ended()
+
+    def _sent(self, task: bytes) -> subprocess.Popen[bytes]:
+        for _ in range(_STARTS):
+            process = self._running()
+            assert process.stdin is not None
+            try:
+                send(process.stdin, task)
+            except OSError:
+                self._ended()  # it died while idle: not this task's fault
+            else:
+                return process
+        raise WorkerLostError("its worker processes died before it began")
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        for _ in range(_STARTS):
+            self.close()
+            self._process = _started(self._threads)
+            with contextlib.suppress(EOFError, OSError):
+                _reply(self._process)
+                return self._process
+        code = self._ended()
+        raise InputError(f"A worker process must start, got five that did not (the last one {_end(code)}). {_GUARD}.")
+
+    def _ended(self) -> int:
+        process, self._process = self._process, None
+        assert process is not None
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=5)
+        process.kill()
+        return process.wait()
+
+
+def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
+    try:
+        payload = pickle.dumps((function, args))
+    except Exception as error:
+        raise InputError(
+            f"A study must be picklable to run in a worker, got: {' '.join(str(error).split())}. Define it at the top "
+            "level of a module, or pass executor=SerialExecutor()."
+        ) from error
+    return pickle.dumps((home_of(args[0] if args else None), payload))
+
+
+def _started(threads: int) -> subprocess.Popen[bytes]:
+    """A process of its own session, so that Ctrl-C in a terminal reaches the driver only."""
+    return subprocess.Popen(  # noqa: S603  (our own interpreter and program)
+        [sys.executable, "-c", _START, json.dumps([str(entry) for entry in sys.path])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | dict.fromkeys(_THREADS, str(threads)),
+        start_new_session=True,
+        bufsize=0,
+    )
+
+
+def _reply(process: subprocess.Popen[bytes]) -> bytes:
+    """The next message; a child that the trial forked may hold the pipe open, so the process is watched as well."""
+    assert process.stdout is not None
+    while os.name == "posix" and not select.select([process.stdout], [], [], 1.0)[0]:
+        if process.poll() is not None:
+            raise EOFError
+    return receive(process.stdout)
+
+
+def _end(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    return f"was killed by {signal.Signals(-code).name}" + (" (out of memory?)" if code == -9 else "")

@@ -1,0 +1,210 @@
+"""Store: one SQLite file that holds every finished trial, committed as soon as it is finished."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from mindgap.core.errors import InputError
+from mindgap.core.study import Study, Trial
+from mindgap.runs.export import export
+from mindgap.runs.files import unwritable
+from mindgap.runs.plain import restored
+from mindgap.runs.trial import fields_of, parameters_of, seed_of, trial_ids
+from mindgap.runs.work import Outcome, Status
+
+SCHEMA = 1
+_APPLICATION = 0x6D676170  # "mgap": tells our files from those of other programs
+_PATIENCE = 60.0  # seconds to wait while another driver writes
+_TABLE = """
+CREATE TABLE IF NOT EXISTS trials (
+  id TEXT PRIMARY KEY, study TEXT NOT NULL, fields TEXT NOT NULL, parameters TEXT NOT NULL, seed INTEGER NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('done', 'failed')), record TEXT, error TEXT NOT NULL, traceback TEXT NOT NULL,
+  wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL, pid INTEGER NOT NULL, host TEXT NOT NULL,
+  mindgap TEXT NOT NULL, torch TEXT NOT NULL, python TEXT NOT NULL, started TEXT NOT NULL, finished TEXT NOT NULL
+)"""
+_JSON = ("fields", "parameters", "record")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoredTrial:
+    """One row: what was run, what came of it, what it cost, and on which versions."""
+
+    id: str
+    study: str
+    fields: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    seed: int
+    status: Status
+    record: Mapping[str, Any] | None
+    error: str
+    traceback: str
+    wall_seconds: float
+    cpu_seconds: float
+    pid: int
+    host: str
+    mindgap: str
+    torch: str
+    python: str
+    started: str
+    finished: str
+
+
+_COLUMNS = tuple(field.name for field in dataclasses.fields(StoredTrial))
+_MARKS = ", ".join("?" * len(_COLUMNS))
+_RENEW = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+# A finished trial is never overwritten, so two drivers on one file cannot make two results; a failed one may be.
+_ADD = (
+    f"INSERT INTO trials ({', '.join(_COLUMNS)}) VALUES ({_MARKS}) "  # noqa: S608  (names of our own columns)
+    f"ON CONFLICT (id) DO UPDATE SET {_RENEW} WHERE trials.status = 'failed'"
+)
+
+
+class Store:
+    """Finished trials in one SQLite file (``":memory:"`` for none), safe for several drivers at once.
+
+    Every trial is its own transaction with ``synchronous=FULL``: neither a killed process nor a power cut loses a
+    finished one.
+
+    >>> with Store(":memory:") as store:
+    ...     len(store.records())
+    0
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path if path == ":memory:" else Path(path).expanduser()
+        with self._told():
+            self._connection = _connect(self.path)
+        try:
+            with self._told():
+                _prepare(self._connection, self.path)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def add(self, identity: str, study: Study, trial: Trial, outcome: Outcome) -> bool:
+        """Commit an outcome; False if the trial was there already."""
+        head = {"id": identity, "study": study.name, "fields": fields_of(study)}
+        what = {"parameters": parameters_of(trial), "seed": seed_of(trial)}
+        row = head | what | dataclasses.asdict(outcome)
+        with self._told():
+            return self._connection.execute(_ADD, [row[name] for name in _COLUMNS]).rowcount > 0
+
+    def records(self, study: str | Study | None = None) -> list[StoredTrial]:
+        """All rows, those of a study's name, or those of a study's current trials in their order."""
+        if not isinstance(study, Study):
+            return self._rows(study)
+        known = {row.id: row for row in self._rows(study.name)}
+        return [known[key] for key in dict.fromkeys(trial_ids(study, list(study.trials()))) if key in known]
+
+    def export(self, path: str | os.PathLike[str], study: str | Study | None = None) -> Path:
+        """Write rows to a ``.csv`` or ``.json`` file."""
+        return export(self.records(study), path)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _rows(self, study: str | None) -> list[StoredTrial]:
+        where, values = ("", []) if study is None else (" WHERE study = ?", [study])
+        query = f"SELECT {', '.join(_COLUMNS)} FROM trials{where} ORDER BY finished, id"  # noqa: S608
+        with self._told():
+            return [_row(values) for values in self._connection.execute(query, values).fetchall()]
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _sentence(self.path, error) from error
+
+
+def _row(values: tuple[Any, ...]) -> StoredTrial:
+    row = dict(zip(_COLUMNS, values, strict=True))
+    return StoredTrial(**row | {name: restored(row[name]) for name in _JSON if row[name] is not None})
+
+
+def _connect(path: str | Path) -> sqlite3.Connection:
+    if isinstance(path, Path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(path, error) from error
+    return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+
+
+def _prepare(connection: sqlite3.Connection, path: str | Path) -> None:
+    connection.execute("BEGIN")  # one snapshot, or another driver could create the table between two questions
+    _check(connection, path)
+    connection.execute("COMMIT")
+    _patiently(connection, "PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    _patiently(connection, "BEGIN IMMEDIATE")  # also the proof that the file can be written
+    connection.execute(_TABLE)
+    connection.execute("CREATE INDEX IF NOT EXISTS trials_of_study ON trials (study)")
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA}")
+    connection.execute("COMMIT")
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Switching to WAL does not honour the busy timeout, so two drivers that start together need this."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _check(connection: sqlite3.Connection, path: str | Path) -> None:
+    version, application = (connection.execute(f"PRAGMA {n}").fetchone()[0] for n in ("user_version", "application_id"))
+    if application not in (0, _APPLICATION) or (application == 0 and _tables(connection)):
+        raise InputError(
+            f"{path} must be a file of mindgap's runs, got another program's database. Choose another path."
+        )
+    if version > SCHEMA:
+        raise InputError(
+            f"{path} must have schema {SCHEMA} or older, got {version}. Upgrade mindgap or choose a new path."
+        )
+    damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if damage != "ok":
+        raise _damaged(path, damage)
+
+
+def _tables(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _damaged(path: str | Path, detail: object) -> InputError:
+    text = " ".join(str(detail).split())
+    return InputError(f"{path} must be an intact SQLite file, got: {text}. Move it away or restore a copy.")
+
+
+def _sentence(path: str | Path, error: sqlite3.Error) -> InputError:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return InputError(
+            f"{path} must be free to write, got: {text}. Wait for the other process or choose another path."
+        )
+    if "full" in text:
+        return InputError(f"{path} must have room to grow, got: {text}. Free some space and run again.")
+    if "unable to open" in text or "readonly" in text:
+        return InputError(f"{path} must be a file that can be written, got: {text}. Choose another path.")
+    return _damaged(path, text)

@@ -1,0 +1,156 @@
+"""Sweep: run a study's trials that are not in the store yet, and sum up all that are."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Iterator
+
+from mindgap.core.errors import InputError
+from mindgap.core.study import Record, Study, Trial
+from mindgap.core.table import Table
+from mindgap.runs.drive import Drive, Job
+from mindgap.runs.executors import AnyExecutor, LocalExecutor, as_executor, in_flight
+from mindgap.runs.files import default_store
+from mindgap.runs.progress import Progress
+from mindgap.runs.store import Store, StoredTrial
+from mindgap.runs.trial import trial_ids
+from mindgap.runs.worker import LOADING
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What the store holds of a study after a sweep.
+
+    ``rows`` has one entry a trial, in the order of ``trials``, None where nothing is known yet. ``done`` trials were
+    run by this call, ``resumed`` ones were in the store before, ``failed`` ones raised or killed their workers.
+    """
+
+    study: Study
+    trials: tuple[Trial, ...]
+    rows: tuple[StoredTrial | None, ...]
+    resumed: int
+    interrupted: bool = False
+
+    @property
+    def records(self) -> list[tuple[Trial, Record]]:
+        """The finished trials and their records, in the order of ``trials``."""
+        pairs = zip(self.trials, self.rows, strict=True)
+        return [(trial, row.record) for trial, row in pairs if row is not None and row.record is not None]
+
+    @property
+    def failures(self) -> list[tuple[Trial, StoredTrial]]:
+        """The failed trials and their rows, which hold the error and the traceback."""
+        pairs = zip(self.trials, self.rows, strict=True)
+        return [(trial, row) for trial, row in pairs if row is not None and row.status == "failed"]
+
+    @property
+    def done(self) -> int:
+        """How many trials this call finished."""
+        return len(self.records) - self.resumed
+
+    @property
+    def failed(self) -> int:
+        """How many trials failed."""
+        return len(self.failures)
+
+    @property
+    def missing(self) -> int:
+        """How many trials were not run yet."""
+        return sum(row is None for row in self.rows)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trial has a record."""
+        return len(self.records) == len(self.trials)
+
+    @functools.cached_property
+    def table(self) -> Table:
+        """The study's own summary of the finished trials."""
+        if not self.records:
+            raise InputError(f"The table of {self.study.name} needs a finished trial, got none. {self._advice()}")
+        return self.study.summarize(self.records)
+
+    def __str__(self) -> str:
+        parts = [f"{self.done} done", f"{self.resumed} resumed", f"{self.failed} failed", f"{self.missing} to run"]
+        return f"{self.study.name}: {', '.join(parts)}" + (" (interrupted)" if self.interrupted else "")
+
+    def _advice(self) -> str:
+        return f"The first failure was: {self.failures[0][1].error}" if self.failures else "Sweep again."
+
+
+def sweep(
+    study: Study,
+    *,
+    store: Store | str | os.PathLike[str] | None = None,
+    executor: AnyExecutor | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+    limit: int | None = None,
+    retry_failed: bool = True,
+) -> Sweep:
+    """Run the trials of ``study`` that the store lacks and return everything it then holds of the study.
+
+    ``store`` is a path, a :class:`Store` or ``":memory:"``; by default ``$MINDGAP_RUNS``, else
+    ``~/.cache/mindgap/runs.sqlite``. ``executor`` is a :class:`LocalExecutor` of ``workers`` processes unless given.
+    At most ``limit`` trials are run. A trial that failed before is run again unless ``retry_failed`` is false: what
+    failed for want of memory or data should not stay failed. Ctrl-C ends the sweep at once, keeps what is finished
+    and returns it with ``interrupted=True``; the next call goes on from there.
+    """
+    _check(study, limit)
+    trials = tuple(study.trials())
+    ids = trial_ids(study, list(trials))
+    with _opened(store) as kept, _chosen(executor, workers) as chosen:
+        before = _known(kept, study)
+        jobs = _jobs(ids, trials, before, retry_failed)[:limit]
+        resumed = sum(_is_done(before.get(key)) for key in ids)
+        with Progress(study.name, resumed + len(jobs), resumed, shown=progress) as bar:
+            interrupted = Drive(study, jobs, kept, chosen, in_flight(chosen, workers), bar).run()
+        after = _known(kept, study)
+    rows = tuple(after.get(key) for key in ids)
+    return Sweep(study=study, trials=trials, rows=rows, resumed=resumed, interrupted=interrupted)
+
+
+def _check(study: Study, limit: int | None) -> None:
+    if not isinstance(study, Study):
+        raise InputError(f"study must be an instance of a Study, got {study!r}. Pass MyStudy(), not its name or class.")
+    if limit is not None and limit < 0:
+        raise InputError(f"limit must be 0 or more, got {limit}. Leave it out to run all trials.")
+    if LOADING.is_set():
+        raise InputError("A sweep must not start while a script is imported. Guard it with if __name__ == '__main__'.")
+
+
+def _known(store: Store, study: Study) -> dict[str, StoredTrial]:
+    return {row.id: row for row in store.records(study.name)}
+
+
+def _is_done(row: StoredTrial | None) -> bool:
+    return row is not None and row.status == "done"
+
+
+def _jobs(ids: list[str], trials: tuple[Trial, ...], known: dict[str, StoredTrial], retry_failed: bool) -> list[Job]:
+    """What is left to do, equal trials once."""
+    wanted = dict(zip(ids, trials, strict=True))
+    left = [key for key in wanted if key not in known or (retry_failed and known[key].status == "failed")]
+    return [Job(key, wanted[key]) for key in left]
+
+
+@contextlib.contextmanager
+def _opened(store: Store | str | os.PathLike[str] | None) -> Iterator[Store]:
+    """A given store stays open; one that is opened here is closed here."""
+    if isinstance(store, Store):
+        yield store
+        return
+    with Store(default_store() if store is None else store) as opened:
+        yield opened
+
+
+@contextlib.contextmanager
+def _chosen(executor: AnyExecutor | None, workers: int | None) -> Iterator[AnyExecutor]:
+    if executor is not None:
+        yield as_executor(executor)
+        return
+    with LocalExecutor(workers) as own:
+        yield own

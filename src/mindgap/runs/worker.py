@@ -1,0 +1,148 @@
+"""Worker: the program of a fresh Python process that runs what the driver sends, one task at a time.
+
+It is started by ``mindgap.runs.process`` and speaks over its standard input and output. It ends as soon as the driver
+does, and takes no notice of Ctrl-C, which is the driver's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import os
+import pickle
+import queue
+import runpy
+import signal
+import sys
+import threading
+import time
+from typing import IO, Any
+
+from mindgap.core.errors import InputError
+from mindgap.runs.frames import receive, send
+
+LOADING = threading.Event()  # set while a user's script is read in; a sweep must not start from there
+
+
+@dataclasses.dataclass(frozen=True)
+class Home:
+    """Where a class was defined, so that a fresh process can find it again."""
+
+    module: str
+    file: str | None
+    runs_as: str | None = None  # the module behind ``python -m``
+
+
+def home_of(thing: object) -> Home:
+    """The home of an object's class."""
+    name = type(thing).__module__
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None) if name == "__main__" else None
+    return Home(name, getattr(module, "__file__", None), getattr(spec, "name", None))
+
+
+def main() -> None:
+    """Serve tasks until the driver closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    source, sink = _own_pipes()
+    tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(source, tasks), daemon=True).start()
+    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
+    send(sink, b"ready")
+    while True:
+        send(sink, _answer(tasks.get()))
+
+
+def _own_pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """Keep the pipes for ourselves: what a trial prints goes to standard error, and it reads nothing."""
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return source, sink
+
+
+def _read(source: IO[bytes], tasks: queue.SimpleQueue[bytes]) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            tasks.put(receive(source))
+    os._exit(0)  # the driver has gone: nobody wants the answer
+
+
+def _watch_parent(parent: int) -> None:
+    """A second look, in case another process keeps the driver's end of the pipe open."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(0)
+
+
+def _answer(task: bytes) -> bytes:
+    try:
+        function, args = _loaded(task)
+    except BaseException as error:
+        return pickle.dumps(("unloadable", f"{type(error).__name__}: {error}"))
+    _limit_torch()
+    try:
+        return pickle.dumps(("done", function(*args)))
+    except BaseException as error:
+        return pickle.dumps(("raised", f"{type(error).__name__}: {error}"))
+
+
+def _loaded(task: bytes) -> tuple[Any, tuple[Any, ...]]:
+    home, payload = pickle.loads(task)  # noqa: S301  (from the driver that started us, over a private pipe)
+    LOADING.set()
+    try:
+        ensure_importable(home)
+        function, args = pickle.loads(payload)  # noqa: S301
+    finally:
+        LOADING.clear()
+    return function, args
+
+
+def ensure_importable(home: Home) -> None:
+    """Load the module of a study that is not on the path: the user's script, or a file loaded by its path."""
+    if home.module in sys.modules and home.module != "__main__":
+        return
+    if home.module == "__main__":
+        _load_main(home)
+    elif not _findable(home.module) and home.file:
+        _load_file(home.module, home.file)
+
+
+def _load_main(home: Home) -> None:
+    if "__mp_main__" in sys.modules:
+        return
+    module = type(sys)("__mp_main__")
+    if home.runs_as and home.runs_as != "__main__":
+        content = runpy.run_module(home.runs_as, run_name="__mp_main__", alter_sys=True)
+    elif home.file:
+        content = runpy.run_path(home.file, run_name="__mp_main__")
+    else:
+        raise InputError("it was typed into a session, which no other process can read")
+    vars(module).update(content)
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+
+
+def _findable(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _load_file(name: str, file: str) -> None:
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{file} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+def _limit_torch() -> None:
+    torch: Any = sys.modules.get("torch")
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    if torch is not None and wanted.isdigit() and torch.get_num_threads() != int(wanted):
+        torch.set_num_threads(int(wanted))

@@ -1,0 +1,123 @@
+"""Batch size against generalization gap on the embedded digits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from mindgap.core.options import option
+from mindgap.core.recipe import Recipe
+from mindgap.core.stats import mean_interval, spearman
+from mindgap.core.study import Record, Study, Trial
+from mindgap.core.table import Table
+from mindgap.data import digits
+from mindgap.data.noise import label_noise
+from mindgap.nets import MLP
+from mindgap.training.ensemble import ensemble
+
+BUDGETS = ("epochs", "steps")
+
+
+class BatchSizeGap(Study):
+    r"""Batch size against generalization gap, at an equal number of epochs and at an equal number of steps.
+
+    Formula: $\mathrm{gap}(B) = \mathrm{err}_{test}(w_B) - \mathrm{err}_{train}(w_B)$
+
+    Reading: Keskar et al. report that large batches generalize worse. A large batch takes fewer steps in the same
+    number of epochs and so fits less; the rows of equal steps are the control for that.
+
+    Assumes: An MLP 64-64-10 with SGD on the 8×8 digits; the train labels are noisy, so that there is a gap to see.
+
+    >>> len(BatchSizeGap().trials())
+    12
+    """
+
+    method = ("E7",)
+    cites = ("keskar2017large",)
+
+    seeds: int = option(20, help="number of paired seeds", low=2)
+    epochs: int = option(60, help="passes over the train data at equal epochs", low=1)
+    learning_rate: float = option(0.1, help="step size of SGD", above=0)
+    noise: float = option(0.1, help="share of train labels that are made wrong", low=0, below=1)
+    largest: int = option(512, help="largest batch size; sizes are 16, 32, … up to it", low=16)
+    reference: int = option(64, help="batch size whose number of steps is the budget of equal steps", low=1)
+
+    def trials(self) -> Sequence[Trial]:
+        """Every batch size under both budgets; the seeds of one are trained together."""
+        sizes = [16 * 2**k for k in range(20) if 16 * 2**k <= self.largest]
+        return [Trial(parameters={"batch_size": size, "budget": budget}) for budget in BUDGETS for size in sizes]
+
+    def run(self, trial: Trial) -> Record:
+        """Train all seeds and take the gap of each."""
+        data = digits()
+        labels, _ = label_noise(data.targets, self.noise, seed=0)
+        recipe = Recipe(
+            model=lambda: MLP(widths=(64, 64, 10), activation="relu"),
+            train=(data.inputs, labels),
+            test=data.test,
+            optimizer="sgd",
+            learning_rate=self.learning_rate,
+            batch_size=trial["batch_size"],
+            epochs=self.epochs,
+        )
+        steps = -(-len(labels) // recipe.batch_size)
+        if trial["budget"] == "steps":
+            recipe = recipe.replace(epochs=round(self.epochs * -(-len(labels) // self.reference) / steps))
+        subjects = [member.subject() for member in ensemble(recipe, range(self.seeds))]
+        return {
+            "steps": steps * recipe.epochs,
+            "train_error": [subject.mean_error("train") for subject in subjects],
+            "test_error": [subject.mean_error("test") for subject in subjects],
+            "train_loss": [subject.mean_loss("train") for subject in subjects],
+        }
+
+    def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
+        """One row a batch size and budget, and what the ranks say."""
+        rows = tuple(_row(trial, record) for trial, record in records)
+        columns = ("budget", "batch size", "steps", "train error", "test error", "gap", "gap low", "gap high")
+        return Table(
+            title="Batch size against generalization gap (8×8 digits, noisy train labels)",
+            columns=columns,
+            rows=rows,
+            notes=tuple(note for budget in BUDGETS for note in _notes(budget, rows)),
+            charts=(_chart(rows),),
+        )
+
+    def tiny(self) -> Self:
+        """Two sizes, two seeds, two epochs."""
+        return self.replace(seeds=2, epochs=2, largest=32)
+
+
+def _row(trial: Trial, record: Record) -> tuple[object, ...]:
+    gaps = [test - train for test, train in zip(record["test_error"], record["train_error"], strict=True)]
+    spread = mean_interval(gaps)
+    train, test, gap = (sum(values) / len(values) for values in (record["train_error"], record["test_error"], gaps))
+    return (f"equal {trial['budget']}", trial["batch_size"], record["steps"], train, test, gap, spread.low, spread.high)
+
+
+def _notes(budget: str, rows: tuple[tuple[object, ...], ...]) -> list[str]:
+    chosen = [row for row in rows if row[0] == f"equal {budget}"]
+    if len(chosen) < 3:
+        return []
+    rank = spearman([float(str(row[1])) for row in chosen], [float(str(row[5])) for row in chosen])
+    return [
+        f"At equal {budget} the rank correlation of batch size and mean gap is {rank:+.2f} over {len(chosen)} sizes."
+    ]
+
+
+def _chart(rows: tuple[tuple[object, ...], ...]) -> dict[str, object]:
+    series = []
+    for budget in BUDGETS:
+        chosen = [row for row in rows if row[0] == f"equal {budget}"]
+        names = {"x": 1, "y": 5, "low": 6, "high": 7}
+        series.append(
+            {"name": f"equal {budget}", **{key: [row[place] for row in chosen] for key, place in names.items()}}
+        )
+    return {
+        "kind": "line",
+        "title": "Gap against batch size, mean and 95 % interval over seeds",
+        "x_label": "batch size",
+        "y_label": "generalization gap (error rate)",
+        "x_log": True,
+        "series": series,
+    }

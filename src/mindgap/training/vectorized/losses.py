@@ -1,0 +1,151 @@
+"""Loss and its derivative for outputs of shape (members, outputs, batch), by hand for the named losses."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mindgap.core.loss import Loss
+from mindgap.training.vectorized.stages import Program, aten
+
+
+class Ends:
+    """What a loss reads and writes.
+
+    ``target`` and ``weights`` broadcast against ``output`` (members, outputs, batch); ``gradient`` has its shape;
+    ``value`` has one entry a member.
+    """
+
+    def __init__(self, output: Tensor, target: Tensor, weights: Tensor | None, gradient: Tensor, value: Tensor) -> None:
+        self.output, self.target, self.weights, self.gradient, self.value = output, target, weights, gradient, value
+        self.members, self.outputs, self.batch = output.shape
+        self.count = self.outputs * self.batch
+
+    def weigh(self, tensor: Tensor) -> Program:
+        """Multiply by the weights, if there are any."""
+        return [] if self.weights is None else [functools.partial(torch.mul, tensor, self.weights, out=tensor)]
+
+    def total(self, elements: Tensor, count: int) -> Program:
+        """The mean of weighted elements as the value."""
+
+        def add_up() -> None:
+            torch.sum(elements, (1, 2), out=self.value)
+            self.value.div_(count)
+
+        return [*self.weigh(elements), add_up]
+
+
+def squared(ends: Ends) -> Program:
+    """Mean squared error; the value is a dot product of the residuals with the weighted residuals."""
+    residual, pull, count = torch.empty_like(ends.gradient), ends.gradient, ends.count
+    row, column = pull.view(ends.members, 1, count), residual.view(ends.members, count, 1)
+    if ends.weights is None:
+        residual, column = pull, pull.view(ends.members, count, 1)
+    value = ends.value.view(ends.members, 1, 1)
+    weigh = [] if ends.weights is None else [functools.partial(torch.mul, residual, ends.weights, out=pull)]
+    return [
+        functools.partial(torch.sub, ends.output, ends.target, out=residual),
+        *weigh,
+        functools.partial(torch.baddbmm, value, row, column, beta=0, alpha=1 / count, out=value),
+        functools.partial(pull.mul_, 2 / count),
+    ]
+
+
+def absolute(ends: Ends) -> Program:
+    """Mean absolute error."""
+    elements, pull = torch.empty_like(ends.gradient), ends.gradient
+    return [
+        functools.partial(torch.sub, ends.output, ends.target, out=elements),
+        functools.partial(torch.sign, elements, out=pull),
+        elements.abs_,
+        *ends.total(elements, ends.count),
+        *ends.weigh(pull),
+        functools.partial(pull.mul_, 1 / ends.count),
+    ]
+
+
+def huber(ends: Ends) -> Program:
+    """Huber's loss: the derivative is the residual, cut at one."""
+    elements, pull = torch.empty_like(ends.gradient), ends.gradient
+    target = ends.target.expand_as(ends.output)
+    return [
+        functools.partial(torch.sub, ends.output, ends.target, out=pull),
+        functools.partial(pull.clamp_, -1, 1),
+        functools.partial(aten.huber_loss.out, ends.output, target, 0, 1.0, out=elements),
+        *ends.total(elements, ends.count),
+        *ends.weigh(pull),
+        functools.partial(pull.mul_, 1 / ends.count),
+    ]
+
+
+def logistic(ends: Ends) -> Program:
+    """Binary cross-entropy of logits: log(1 + eᶻ) - y z."""
+    elements, pull = torch.empty_like(ends.gradient), ends.gradient
+    return [
+        functools.partial(torch.mul, ends.output, ends.target, out=pull),
+        functools.partial(aten.softplus.out, ends.output, out=elements),
+        functools.partial(elements.sub_, pull),
+        *ends.total(elements, ends.count),
+        functools.partial(torch.sigmoid, ends.output, out=pull),
+        functools.partial(pull.sub_, ends.target),
+        *ends.weigh(pull),
+        functools.partial(pull.mul_, 1 / ends.count),
+    ]
+
+
+def entropic(ends: Ends) -> Program:
+    """Cross-entropy of class numbers: softmax minus the indicator of the class."""
+    pull, labels = ends.gradient, ends.target.expand(ends.members, 1, ends.batch)
+    picked = torch.empty_like(pull[:, :1])
+    minus = torch.full_like(picked, -1)
+    return [
+        functools.partial(aten._log_softmax.out, ends.output, 1, False, out=pull),
+        functools.partial(torch.gather, pull, 1, labels, out=picked),
+        picked.neg_,
+        *ends.total(picked, ends.batch),
+        pull.exp_,
+        functools.partial(pull.scatter_add_, 1, labels, minus),
+        *ends.weigh(pull),
+        functools.partial(pull.mul_, 1 / ends.batch),
+    ]
+
+
+BY_HAND: dict[str, Callable[[Ends], Program]] = {
+    "mse": squared,
+    "l1": absolute,
+    "huber": huber,
+    "bce": logistic,
+    "cross_entropy": entropic,
+}
+
+
+def any_loss(loss: Loss, ends: Ends, target: Tensor) -> Program:
+    """Whatever callable: differentiated by torch, member by member; ``target`` is as the user gave it."""
+    weights = torch.ones(1, 1, 1).to(ends.output) if ends.weights is None else ends.weights
+
+    def one(output: Tensor, label: Tensor, weight: Tensor) -> Tensor:
+        return (loss(output, label) * weight).mean()
+
+    dims: Any = (0, 0 if target.ndim and len(target) == ends.members and target.stride(0) else 0, 0)
+    both = torch.func.vmap(torch.func.grad_and_value(one), in_dims=dims)
+
+    def run() -> None:
+        spread = weights[:, 0].expand(ends.members, -1)
+        slope, value = both(ends.output.transpose(1, 2), target, spread)
+        ends.gradient.copy_(slope.transpose(1, 2))
+        ends.value.copy_(value)
+
+    return [run]
+
+
+def element_losses(name: str, output: Tensor, target: Tensor) -> Tensor:
+    """The loss of each sample for outputs (members, batch, outputs), for curves only."""
+    flat = {"mse": F.mse_loss, "l1": F.l1_loss, "huber": F.huber_loss, "bce": F.binary_cross_entropy_with_logits}
+    if name == "cross_entropy":
+        return F.cross_entropy(output.movedim(2, 1), target.expand(len(output), -1), reduction="none")
+    return flat[name](output, target.expand_as(output), reduction="none").mean(2)

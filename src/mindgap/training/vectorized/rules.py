@@ -1,0 +1,161 @@
+"""Optimizer steps over one flat tensor, with torch's formulas; step size and weight decay may differ by member."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mindgap.training.vectorized.store import Store
+from mindgap.training.vectorized.support import Unsupported
+
+Number = float | Tensor  # a tensor has one entry a parameter
+
+
+class Rule(abc.ABC):
+    """Moves ``store.flat`` along ``store.gradient``, which it may overwrite. ``rate`` is set before each epoch."""
+
+    def __init__(self, store: Store, weight_decay: Number, settings: Mapping[str, Any]) -> None:
+        self.point, self.gradient = store.flat, store.gradient
+        self.weight_decay, self.settings = weight_decay, settings
+        self.rate: Number = 0.0
+        self.count = 0
+        self.memory: list[Tensor] = []
+
+    @abc.abstractmethod
+    def step(self) -> None:
+        """One update."""
+
+    def state(self) -> tuple[int, list[Tensor]]:
+        """A copy of what :meth:`restore` needs."""
+        return self.count, [tensor.clone() for tensor in self.memory]
+
+    def restore(self, state: tuple[int, list[Tensor]]) -> None:
+        """Go back."""
+        self.count = state[0]
+        for tensor, kept in zip(self.memory, state[1], strict=True):
+            tensor.copy_(kept)
+
+    def _remember(self, number: int) -> None:
+        self.memory = [torch.zeros_like(self.point) for _ in range(number)]
+
+    def _decay_gradient(self) -> None:
+        if isinstance(self.weight_decay, Tensor):
+            self.gradient.addcmul_(self.point, self.weight_decay)
+        elif self.weight_decay:
+            self.gradient.add_(self.point, alpha=self.weight_decay)
+
+    def _descend(self, direction: Tensor) -> None:
+        if isinstance(self.rate, Tensor):
+            self.point.addcmul_(direction, self.rate, value=-1)
+        else:
+            self.point.add_(direction, alpha=-self.rate)
+
+    def _descend_quotient(self, above: Tensor, below: Tensor, scale: float) -> None:
+        if isinstance(self.rate, Tensor):
+            self.point.addcdiv_(above * self.rate, below, value=-scale)
+        else:
+            self.point.addcdiv_(above, below, value=-scale * self.rate)
+
+
+class SGD(Rule):
+    """Gradient descent with momentum, damping and Nesterov's variant."""
+
+    def __init__(self, store: Store, weight_decay: Number, settings: Mapping[str, Any]) -> None:
+        super().__init__(store, weight_decay, settings)
+        self.momentum, self.nesterov = settings["momentum"], settings["nesterov"]
+        self.fresh = 1 - settings["dampening"]
+        self._remember(1 if self.momentum else 0)
+
+    def step(self) -> None:
+        """One update."""
+        self._decay_gradient()
+        direction = self._with_momentum() if self.momentum else self.gradient
+        self.count += 1
+        self._descend(direction)
+
+    def _with_momentum(self) -> Tensor:
+        velocity = self.memory[0]
+        if self.count:
+            velocity.mul_(self.momentum).add_(self.gradient, alpha=self.fresh)
+        else:
+            velocity.copy_(self.gradient)
+        return self.gradient.add_(velocity, alpha=self.momentum) if self.nesterov else velocity
+
+
+class Adam(Rule):
+    """Adam; weight decay enters the gradient."""
+
+    def __init__(self, store: Store, weight_decay: Number, settings: Mapping[str, Any]) -> None:
+        super().__init__(store, weight_decay, settings)
+        (self.first, self.second), self.epsilon = settings["betas"], settings["eps"]
+        self._remember(2)
+        self._scale = torch.empty_like(self.point)
+
+    def step(self) -> None:
+        """One update."""
+        self._decay_gradient()
+        self.count += 1
+        mean, square = self.memory
+        mean.lerp_(self.gradient, 1 - self.first)
+        square.mul_(self.second).addcmul_(self.gradient, self.gradient, value=1 - self.second)
+        torch.sqrt(square, out=self._scale)
+        self._scale.div_(math.sqrt(1 - self.second**self.count)).add_(self.epsilon)
+        self._descend_quotient(mean, self._scale, 1 / (1 - self.first**self.count))
+
+
+class AdamW(Adam):
+    """Adam with weight decay that shrinks the weights themselves."""
+
+    def _decay_gradient(self) -> None:
+        shrink = self.rate * self.weight_decay
+        if isinstance(shrink, Tensor) or shrink:
+            self.point.mul_(1 - shrink)
+
+
+class RMSprop(Rule):
+    """RMSprop with momentum."""
+
+    def __init__(self, store: Store, weight_decay: Number, settings: Mapping[str, Any]) -> None:
+        super().__init__(store, weight_decay, settings)
+        self.keep, self.epsilon, self.momentum = settings["alpha"], settings["eps"], settings["momentum"]
+        self._remember(2 if self.momentum else 1)
+        self._scale = torch.empty_like(self.point)
+
+    def step(self) -> None:
+        """One update."""
+        self._decay_gradient()
+        self.count += 1
+        square = self.memory[0]
+        square.mul_(self.keep).addcmul_(self.gradient, self.gradient, value=1 - self.keep)
+        torch.sqrt(square, out=self._scale)
+        self._scale.add_(self.epsilon)
+        if self.momentum:
+            self._descend(self.memory[1].mul_(self.momentum).addcdiv_(self.gradient, self._scale))
+        else:
+            self._descend_quotient(self.gradient, self._scale, 1.0)
+
+
+RULES: dict[type[torch.optim.Optimizer], type[Rule]] = {
+    torch.optim.SGD: SGD,
+    torch.optim.Adam: Adam,
+    torch.optim.AdamW: AdamW,
+    torch.optim.RMSprop: RMSprop,
+}
+_FLAGS = ("amsgrad", "maximize", "centered", "differentiable")
+
+
+def check_rule(optimizer: torch.optim.Optimizer) -> type[Rule]:
+    """The rule that equals a torch optimizer."""
+    if type(optimizer) not in RULES:
+        raise Unsupported(f"the optimizer {type(optimizer).__name__} has no vectorised step")
+    if len(optimizer.param_groups) != 1:
+        raise Unsupported("the optimizer has several parameter groups")
+    wanted = [flag for flag in _FLAGS if optimizer.param_groups[0].get(flag)]
+    if wanted:
+        raise Unsupported(f"the optimizer's option {wanted[0]} has no vectorised step")
+    return AdamW if optimizer.param_groups[0].get("decoupled_weight_decay") else RULES[type(optimizer)]

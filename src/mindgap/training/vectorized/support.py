@@ -1,0 +1,71 @@
+"""What an engine is given, and how it says that it cannot take it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from torch import Tensor, nn
+
+from mindgap.core.loss import NAMED, Loss, Task
+from mindgap.core.split import Inputs
+
+
+class Unsupported(Exception):  # noqa: N818  (a verdict that another engine answers)
+    """This engine cannot train these members; the text is the reason."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Problem:
+    """New models (one a member), the data they share, and what differs from member to member.
+
+    ``weights`` has the shape (samples,) or (members, samples).
+    """
+
+    models: list[nn.Module]
+    seeds: tuple[int, ...]
+    inputs: Inputs
+    targets: Tensor
+    weights: Tensor | None
+    loss: Loss
+    task: Task
+    batch_size: int
+
+    @property
+    def samples(self) -> int:
+        """Number of train samples."""
+        return len(self.targets)
+
+    @property
+    def members(self) -> int:
+        """Number of models."""
+        return len(self.models)
+
+    @property
+    def full(self) -> bool:
+        """Whether every batch is the whole data."""
+        return self.batch_size >= self.samples
+
+    @property
+    def like(self) -> Tensor:
+        """A parameter, for its device and precision."""
+        return next(self.models[0].parameters())
+
+    @property
+    def named_loss(self) -> str:
+        """The name of a loss that has a gradient by hand, or an empty string."""
+        known = NAMED.get(self.loss.name)
+        return self.loss.name if known is not None and known[1] is self.loss.per_sample else ""
+
+    def single_input(self) -> Tensor:
+        """The only input of the model, in its precision."""
+        if isinstance(self.inputs, dict) or len(self.inputs) != 1:
+            raise Unsupported("the model takes several inputs")
+        if not self.inputs[0].is_floating_point():
+            raise Unsupported("the inputs are not real numbers")
+        return self.inputs[0].to(self.like)
+
+
+def all_trainable(problem: Problem) -> None:
+    """Engines that own every parameter of a chain want all of them to be trained."""
+    if not all(parameter.requires_grad for parameter in problem.models[0].parameters()):
+        raise Unsupported("some parameters are frozen")
