@@ -86,6 +86,12 @@ def test_an_archive_without_the_file(host):
         obtain_from_archive(["set/one"], Remote(host.url + "set.zip"))
 
 
+def test_a_cache_that_cannot_be_made(cache):
+    cache.parent.write_text("a file where a folder should be")
+    with pytest.raises(DataUnavailableError, match=r"must be writable .* Set MINDGAP_DATA or XDG_CACHE_HOME"):
+        obtain_from_archive(["set/one"], Remote("https://example.org/set.zip"))
+
+
 @pytest.mark.parametrize("pack", [tar_of, zip_of])
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/../../evil"])
 def test_nothing_is_written_outside(tmp_path, pack, name):

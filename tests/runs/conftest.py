@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import subprocess
 import sys
 import time
@@ -61,7 +60,7 @@ class ToyStudy(Study):
         return self.replace(count=2)
 '''
 
-DRIVER = '''
+DRIVER = """
 import sys
 import toy_study
 from mindgap.runs import sweep
@@ -72,7 +71,7 @@ if __name__ == "__main__":
     done = sweep(study, store=store, workers=2, progress="--bar" in sys.argv)
     print(done.done, done.resumed, done.failed, done.interrupted)
     sys.exit(130 if done.interrupted else 0)
-'''
+"""
 
 
 @pytest.fixture
@@ -98,7 +97,9 @@ class Drivers:
     def start(self, count: int, pause: float, *flags: str) -> subprocess.Popen[str]:
         command = [sys.executable, "driver.py", str(count), str(pause), str(self.log), str(self.store), *flags]
         pipe = subprocess.PIPE
-        process = subprocess.Popen(command, cwd=self.folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=self.folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        )
         self.started.append(process)
         return process
 
@@ -149,6 +150,3 @@ def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
 def helpers() -> ModuleType:
     """This module, for tests that cannot import it by name."""
     return sys.modules[__name__]
-
-
-os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")  # an edited toy must not meet a stale .pyc

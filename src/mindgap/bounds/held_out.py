@@ -17,7 +17,7 @@ class HeldOutBound(Bound, abc.ABC, abstract=True):
 
     direction = "lower"
     needs = frozenset({"test"})
-    invariant_to = frozenset({"sample-order", "unit-permutation", "relu-rescaling"})
+    invariant_to = frozenset({"sample-order", "unit-permutation", "relu-rescaling", "output-scaling"})
 
     def rate(self, subject: Subject) -> float:
         """The error rate on the test data."""

@@ -5,15 +5,15 @@ from mindgap.data.california_housing import california
 from mindgap.data.catalogue import available, load
 from mindgap.data.cifar import cifar10
 from mindgap.data.dataset import DataSet
-from mindgap.data.optical_digits import digits
 from mindgap.data.generators import heteroscedastic, teacher, two_moons
 from mindgap.data.glue import mrpc, rte, stsb
 from mindgap.data.mixture import gaussian_mixture
 from mindgap.data.mnist_idx import mnist
 from mindgap.data.modular import modular_arithmetic
 from mindgap.data.noise import gaussian_noise, label_noise, with_label_noise
-from mindgap.data.splits import stratified_folds, stratified_split
+from mindgap.data.optical_digits import digits
 from mindgap.data.scaling import standardize
+from mindgap.data.splits import stratified_folds, stratified_split
 from mindgap.data.uci_tables import uci
 from mindgap.data.vocabulary import Vocabulary
 

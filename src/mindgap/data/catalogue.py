@@ -12,12 +12,12 @@ from mindgap.data.boston_housing import boston
 from mindgap.data.california_housing import california
 from mindgap.data.cifar import cifar10
 from mindgap.data.dataset import DataSet
-from mindgap.data.optical_digits import digits
 from mindgap.data.generators import heteroscedastic, teacher, two_moons
 from mindgap.data.glue import mrpc, rte, stsb
 from mindgap.data.mixture import gaussian_mixture
 from mindgap.data.mnist_idx import mnist
 from mindgap.data.modular import modular_arithmetic
+from mindgap.data.optical_digits import digits
 from mindgap.data.uci_tables import TABLES, uci
 
 _LOADERS: dict[str, Callable[..., DataSet]] = {

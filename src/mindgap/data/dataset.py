@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mindgap.core.errors import InputError
 from mindgap.data.arguments import choice, integer
-from mindgap.data.splits import stratified_split
 from mindgap.data.scaling import moments, standardize
+from mindgap.data.splits import stratified_split
 
 TASKS = ("classification", "regression")
 Texts = tuple[tuple[str, ...], ...]

@@ -51,7 +51,7 @@ def download(remote: Remote, target: Path) -> Path:
 
     Bytes go to ``target.part`` first; a later call continues there. Processes that want the same file take turns.
     """
-    with _folder_errors(target), taking_turns(target):
+    with writing(target), taking_turns(target):
         if not target.exists():
             part = target.with_name(target.name + ".part")
             _fetch(remote, part, target)
@@ -153,8 +153,8 @@ def _unreachable(remote: Remote, target: Path, reason: str) -> DataUnavailableEr
 
 
 @contextlib.contextmanager
-def _folder_errors(target: Path) -> Iterator[None]:
-    """Say it in a sentence when the disk is full or the folder may not be written."""
+def writing(target: Path) -> Iterator[None]:
+    """Make the folder of ``target``; say it in a sentence when it may not be written or the disk is full."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         yield

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mindgap.core.errors import DataUnavailableError
 from mindgap.data.damage import reading
-from mindgap.data.download import Remote, download, taking_turns
+from mindgap.data.download import Remote, download, taking_turns, writing
 
 
 def cache_folder() -> Path:
@@ -50,8 +50,8 @@ def obtain_from_archive(relatives: Iterable[str], archive: Remote, folder: str =
     wanted = list(relatives)
     if not _all_here(wanted):
         target = cache_folder() / folder
-        target.mkdir(parents=True, exist_ok=True)
-        with taking_turns(target / f"{archive.file_name}.unpack"):
+        mark = target / f"{archive.file_name}.unpack"
+        with writing(mark), taking_turns(mark):
             if not _all_here(wanted):
                 _fetch_and_unpack(archive, folder, target)
     return [obtain(relative, None, f"Take it from {archive.url} by hand.") for relative in wanted]

@@ -19,9 +19,9 @@ Numbers = NDArray[np.float64]
 
 def read_npz(path: Path, *names: str) -> tuple[NDArray[np.generic], ...]:
     """Arrays of an npz file; pickled objects are refused."""
-    with reading(path, f"an npz file with the arrays {', '.join(names)}"), path.open("rb") as file:
-        with np.load(file, allow_pickle=False) as arrays:
-            return tuple(arrays[name] for name in names)
+    expected = f"an npz file with the arrays {', '.join(names)}"
+    with reading(path, expected), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return tuple(arrays[name] for name in names)
 
 
 def check_finite(path: Path, rows: int, *tables: Numbers) -> None:

@@ -15,7 +15,7 @@ READOUTS = ("last", "mean", "all")
 class Transformer(nn.Module):
     r"""Transformer of Vaswani et al. (2017), pre-norm, with learned positions: encoder, or with ``causal`` decoder.
 
-    .. math:: x \leftarrow x + \mathrm{attention}(\mathrm{norm}\,x), \quad x \leftarrow x + \mathrm{mlp}(\mathrm{norm}\,x)
+    .. math:: x \leftarrow x + \mathrm{attention}(\mathrm{norm}\,x), \; x \leftarrow x + \mathrm{mlp}(\mathrm{norm}\,x)
 
     The softmax is written out and not fused, so that per-sample gradients and second derivatives work. The decoder of
     two layers, width 128 and four heads is the network of Power et al. (2022) for modular arithmetic.

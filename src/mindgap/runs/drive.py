@@ -15,6 +15,7 @@ from typing import Any
 from mindgap.core.errors import InputError, MindgapError
 from mindgap.core.study import Study, Trial
 from mindgap.runs.executors import AnyExecutor, AnyFuture
+from mindgap.runs.process import WorkerLostError
 from mindgap.runs.progress import Progress
 from mindgap.runs.store import Store
 from mindgap.runs.work import Outcome, one_line, run_trial
@@ -127,8 +128,8 @@ class Drive:
 
 
 def _poison(error: Exception) -> Outcome:
-    text = f"WorkerLost: the trial was given up after {ATTEMPTS} attempts, {' '.join(str(error).split())}"
-    return Outcome(status="failed", error=text)
+    reason = str(error) if isinstance(error, WorkerLostError) else one_line(error)
+    return Outcome(status="failed", error=f"WorkerLost: the trial was given up after {ATTEMPTS} attempts, {reason}")
 
 
 def _finished(future: AnyFuture) -> Outcome | None:

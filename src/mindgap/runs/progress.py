@@ -39,5 +39,6 @@ class Progress:
 def _bar(title: str, total: int, resumed: int) -> Any:
     from tqdm import tqdm
 
-    pause = 0.2 if sys.stderr.isatty() else 30.0
+    live = sys.stderr.isatty() or "ipykernel" in sys.modules
+    pause = 0.2 if live else 30.0
     return tqdm(desc=title, total=total, initial=resumed, unit="trial", file=sys.stderr, mininterval=pause)

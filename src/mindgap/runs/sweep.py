@@ -152,5 +152,10 @@ def _chosen(executor: AnyExecutor | None, workers: int | None) -> Iterator[AnyEx
     if executor is not None:
         yield as_executor(executor)
         return
-    with LocalExecutor(workers) as own:
+    own = LocalExecutor(workers)
+    try:
         yield own
+    finally:  # nothing is in flight unless Ctrl-C came at an odd moment, and then it must not be waited for
+        own.shutdown(wait=False, cancel_futures=True)
+        own.abort()
+        own.shutdown()

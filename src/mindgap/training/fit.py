@@ -86,7 +86,7 @@ class Loop:
 
     def advance(self) -> None:
         """Run one epoch; on divergence or Ctrl-C the weights go back to the end of the epoch before."""
-        kept = copy.deepcopy(self.state())
+        kept = self._kept()
         try:
             with seeded(epoch_seed(self.seed, self.epoch + 1)):
                 self._epoch()
@@ -94,6 +94,11 @@ class Loop:
             self._back(kept, f"interrupted in epoch {self.epoch + 1}")
         except Diverged as trouble:
             self._back(kept, f"diverged: {trouble}; the weights are those from the end of epoch {self.epoch}")
+
+    def _kept(self) -> dict[str, Any]:
+        state = self.state()
+        moving = {name: copy.deepcopy(state[name]) for name in ("model", "optimizer", "schedule", "memories")}
+        return {**state, **moving, "history": self.history.copy()}
 
     def _back(self, kept: dict[str, Any], why: str) -> None:
         self.load(kept)

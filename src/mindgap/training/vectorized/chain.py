@@ -6,6 +6,7 @@ import dataclasses
 
 from torch import nn
 
+from mindgap.remedies.dropout import Dropout
 from mindgap.training.vectorized.stages import is_stage
 from mindgap.training.vectorized.support import Unsupported
 
@@ -43,18 +44,21 @@ def layers_of(model: nn.Module) -> list[Named]:
 
 
 def _walk(prefix: str, module: nn.Module) -> list[Named]:
-    if _hooked(module):
-        raise Unsupported(f"the layer {type(module).__name__} has hooks")
+    masks = mask_rates(module)
     if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
         return [leaf for name, child in module.named_children() for leaf in _walk(f"{prefix}{name}.", child)]
     if any(True for _ in module.children()):
         raise Unsupported(f"{type(module).__name__} is not a plain sequence of layers")
-    return [(prefix, module)]
+    return [*((f"{prefix}mask.", nn.Dropout(rate)) for rate in masks), (prefix, module)]
 
 
-def _hooked(module: nn.Module) -> bool:
-    tables = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return any(getattr(module, table, None) for table in tables)
+def mask_rates(module: nn.Module) -> list[float]:
+    """The rates of dropout that the remedy put in front of a layer; other hooks are refused."""
+    found = list(module._forward_pre_hooks.values())
+    tables = ("_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if any(type(hook).__module__ != Dropout.__module__ for hook in found) or any(getattr(module, t) for t in tables):
+        raise Unsupported(f"the layer {type(module).__name__} has hooks")
+    return [hook.rate for hook in found]  # type: ignore[attr-defined]
 
 
 def is_flatten(layer: nn.Module) -> bool:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from mindgap.core.loss import Loss
@@ -125,27 +123,17 @@ BY_HAND: dict[str, Callable[[Ends], Program]] = {
 
 
 def any_loss(loss: Loss, ends: Ends, target: Tensor) -> Program:
-    """Whatever callable: differentiated by torch, member by member; ``target`` is as the user gave it."""
+    """Whatever callable, differentiated by torch; ``target`` is (members, batch, …), as the user gave it."""
     weights = torch.ones(1, 1, 1).to(ends.output) if ends.weights is None else ends.weights
 
     def one(output: Tensor, label: Tensor, weight: Tensor) -> Tensor:
         return (loss(output, label) * weight).mean()
 
-    dims: Any = (0, 0 if target.ndim and len(target) == ends.members and target.stride(0) else 0, 0)
-    both = torch.func.vmap(torch.func.grad_and_value(one), in_dims=dims)
+    both = torch.func.vmap(torch.func.grad_and_value(one))
 
     def run() -> None:
-        spread = weights[:, 0].expand(ends.members, -1)
-        slope, value = both(ends.output.transpose(1, 2), target, spread)
+        slope, value = both(ends.output.transpose(1, 2), target, weights[:, 0].expand(ends.members, -1))
         ends.gradient.copy_(slope.transpose(1, 2))
         ends.value.copy_(value)
 
     return [run]
-
-
-def element_losses(name: str, output: Tensor, target: Tensor) -> Tensor:
-    """The loss of each sample for outputs (members, batch, outputs), for curves only."""
-    flat = {"mse": F.mse_loss, "l1": F.l1_loss, "huber": F.huber_loss, "bce": F.binary_cross_entropy_with_logits}
-    if name == "cross_entropy":
-        return F.cross_entropy(output.movedim(2, 1), target.expand(len(output), -1), reduction="none")
-    return flat[name](output, target.expand_as(output), reduction="none").mean(2)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from mindgap.training.vectorized.support import Unsupported
+
 
 class Store:
     """Segments of shape (members, …) that lie one after the other in ``flat`` and in ``gradient``.
@@ -42,13 +44,20 @@ class Store:
 
     def gradient_norms(self) -> Tensor:
         """The Euclidean norm of each member's gradient."""
-        return torch.stack([piece.flatten(1).norm(dim=1) for piece in self.gradients]).norm(dim=0)
+        norms: Tensor = torch.stack([piece.flatten(1).norm(dim=1) for piece in self.gradients]).norm(dim=0)
+        return norms
 
 
 @torch.no_grad()
 def load(views: dict[str, Tensor], models: Sequence[nn.Module]) -> None:
     """Copy the models' parameters into views of shape (members, …)."""
     tables = [dict(model.named_parameters()) for model in models]
+    if any(
+        set(views) - set(table) or table[name].shape != view.shape[1:]
+        for table in tables
+        for name, view in views.items()
+    ):
+        raise Unsupported("the models of different seeds differ in shape")
     for name, view in views.items():
         view.copy_(torch.stack([table[name].detach() for table in tables]))
 

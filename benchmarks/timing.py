@@ -1,0 +1,83 @@
+"""Measure CPU time of two sides of a comparison, one benchmark at a time, and write the figures down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+Value = TypeVar("Value")
+
+
+@contextlib.contextmanager
+def alone(threads: int = 1) -> Iterator[None]:
+    """Wait until no other benchmark runs on this machine; use ``threads`` threads of torch meanwhile."""
+    import fcntl
+
+    before = torch.get_num_threads()
+    with (Path(tempfile.gettempdir()) / "mindgap-benchmark.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def timed(work: Callable[[], Value]) -> tuple[Value, float, float]:
+    """The result, the CPU seconds and the wall seconds of some work."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    value = work()
+    return value, time.process_time() - cpu, time.perf_counter() - wall
+
+
+def figures(
+    name: str,
+    peer: Sequence[float],
+    own: Sequence[float],
+    *,
+    wanted: float,
+    scale: float = 1.0,
+    note: str = "",
+    **more: Any,
+) -> dict[str, Any]:
+    """One row: (CPU, wall) seconds of both sides and their ratio; ``scale`` multiplies a peer that ran a part only."""
+    cpu, wall = scale * peer[0], scale * peer[1]
+    return {
+        "name": name,
+        "cpu_ratio": cpu / own[0],
+        "wall_ratio": wall / own[1],
+        "wanted_ratio": wanted,
+        "peer_cpu_seconds": cpu,
+        "own_cpu_seconds": own[0],
+        "peer_wall_seconds": wall,
+        "own_wall_seconds": own[1],
+        "peer_scaled_by": scale,
+        "note": note,
+        **more,
+    }
+
+
+def show(row: Mapping[str, Any]) -> None:
+    """Print one row."""
+    verdict = "ok  " if row["cpu_ratio"] >= row["wanted_ratio"] else "SLOW"
+    print(
+        f"{verdict} {row['name']}: {row['cpu_ratio']:.1f}x CPU, {row['wall_ratio']:.1f}x wall "
+        f"(wanted {row['wanted_ratio']:g}x; {row['peer_cpu_seconds']:.2f} s against {row['own_cpu_seconds']:.3f} s CPU). "
+        f"{row['note']}",
+        flush=True,
+    )
+
+
+def write(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write all rows, with the versions and the machine, as JSON."""
+    machine = {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()}
+    Path(path).write_text(json.dumps({"environment": machine, "rows": list(rows)}, indent=2) + "\n")

@@ -1,0 +1,119 @@
+"""examine: measure a subject with all that the catalogue holds, and report."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from mindgap.core.errors import InputError, MindgapError
+from mindgap.core.measure import Measure
+from mindgap.core.registry import catalogue, find
+from mindgap.core.result import Result
+from mindgap.core.subject import Subject
+from mindgap.report.build import Report, build
+from mindgap.training.fitted import Fitted
+
+Chosen = Iterable[str | Measure]
+
+
+def examine(
+    subject: Subject | Fitted,
+    *,
+    measures: Chosen | None = None,
+    bounds: Chosen | None = None,
+    thorough: bool = False,
+    delta: float = 0.05,
+    hardest: int = 24,
+    seed: int = 0,
+    progress: bool = False,
+) -> Report:
+    """Measure a trained model and say how much it will lose on unseen data, and why.
+
+    ``measures`` and ``bounds`` are names or instances; the default is the whole catalogue but what is dear to compute,
+    which ``thorough`` adds. ``delta`` is the probability with which a bound, or an interval, may fail. ``hardest`` is
+    the number of samples to show. One measure that fails does not cost the others: it is reported with the reason.
+    Ctrl-C ends the measuring and keeps what is done.
+    """
+    started = time.perf_counter()
+    stopped = subject.stopped if isinstance(subject, Fitted) else ""
+    target = _checked(subject.subject() if isinstance(subject, Fitted) else subject, hardest)
+    settings = {"delta": delta, "level": 1 - delta, "seed": seed}
+    specs = [*_chosen("measure", measures, thorough, settings), *_chosen("bound", bounds, thorough, settings)]
+    results = list(_measured(specs, target, progress))
+    shown = {"delta": delta, "seed": seed, "thorough": thorough, "seconds": time.perf_counter() - started}
+    return build(
+        target,
+        list(zip(specs, results, strict=True)),
+        hardest=hardest,
+        level=1 - delta,
+        stopped=stopped,
+        settings=shown,
+    )
+
+
+def _checked(subject: Any, hardest: int) -> Subject:
+    if not isinstance(subject, Subject):
+        raise InputError(
+            f"subject must be a Subject or what fit returns, got {type(subject).__name__}. "
+            "Write Subject(model, loss, train, test)."
+        )
+    if hardest < 0:
+        raise InputError(f"hardest must be at least 0, got {hardest}. Pass the number of samples to show.")
+    subject.losses("train")  # what is wrong with the data is wrong for every measure: say so at once
+    if subject.test is not None:
+        subject.losses("test")
+    return subject
+
+
+def _chosen(family: str, wanted: Chosen | None, thorough: bool, settings: dict[str, Any]) -> Iterator[Measure]:
+    if wanted is None:
+        known = [cls for cls in catalogue(family).values() if issubclass(cls, Measure)]
+        yield from (_instance(cls, settings) for cls in known if thorough or cls.cost != "dear")
+        return
+    for item in [wanted] if isinstance(wanted, str) else wanted:
+        found = find(item, family) if isinstance(item, str) else item
+        yield found if isinstance(found, Measure) else _instance(found, settings)
+
+
+def _instance(cls: Any, settings: dict[str, Any]) -> Measure:
+    """A spec with its defaults, but for those of the settings that it has a field for."""
+    names = {field.name for field in dataclasses.fields(cls)}
+    made: Measure = cls(**{name: value for name, value in settings.items() if name in names})
+    return made
+
+
+def _measured(specs: Sequence[Measure], subject: Subject, progress: bool) -> Iterator[Result]:
+    interrupted = False
+    for spec in _shown(specs, progress):
+        try:
+            yield _undefined(spec, "not reached: interrupted") if interrupted else _tried(spec, subject)
+        except KeyboardInterrupt:
+            interrupted = True
+            yield _undefined(spec, "interrupted")
+
+
+def _tried(spec: Measure, subject: Subject) -> Result:
+    try:
+        return spec(subject)
+    except MindgapError as error:
+        return _undefined(spec, str(error))
+    except Exception as error:
+        return _undefined(spec, f"failed with {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+
+
+def _undefined(spec: Measure, reason: str) -> Result:
+    provenance = {"parameters": spec.parameters}
+    return Result(
+        name=spec.name, family=spec.family, value=None, status="undefined", reason=reason, provenance=provenance
+    )
+
+
+def _shown(specs: Sequence[Measure], progress: bool) -> Iterable[Measure]:
+    if not progress:
+        return specs
+    from tqdm import tqdm
+
+    bar: Iterable[Measure] = tqdm(specs, unit="measure", dynamic_ncols=True)
+    return bar

@@ -1,0 +1,164 @@
+"""Which figures stand in which section of a page, with their captions and the words for those who cannot see them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from mindgap.report import figures, spread_figures, wording
+from mindgap.report.bounds_figure import bounds_chart
+from mindgap.report.style import Figure
+
+if TYPE_CHECKING:
+    from mindgap.report.build import Report
+
+Charts = dict[str, list["Chart"]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A figure in its frame."""
+
+    key: str
+    title: str
+    caption: str
+    alt: str
+    figure: Figure
+    wide: bool = False
+
+    @property
+    def height(self) -> int:
+        """Pixels to keep free, so that the page does not jump when the figure is drawn."""
+        return int(self.figure["layout"]["height"])
+
+    @property
+    def data(self) -> Markup:
+        """The figure as JSON that cannot end the script element it stands in."""
+        text = json.dumps(_finite(self.figure), allow_nan=False, separators=(",", ":"))
+        return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def of_report(report: Report) -> Charts:
+    """The charts of a report by section; a section without data has none."""
+    return {
+        "gap": _gap(report),
+        "curves": _curves(report),
+        "bounds": _bounds(report),
+        "layers": _layers(report),
+        "samples": _spread(report),
+    }
+
+
+def _gap(report: Report) -> list[Chart]:
+    if report.gap.value is None:
+        return []
+    unit = "error rate" if report.facts.rate else "loss"
+    train = wording.error(report.facts, report.facts.train_error)
+    test = wording.error(report.facts, report.facts.test_error or 0.0)
+    return [
+        Chart(
+            key="gap",
+            title="Train, test and the gap between them",
+            caption="The interval covers the uncertainty of the test data; the train error of a given model is known.",
+            alt=f"Bar chart: {unit} {train} on train data, {test} on test data.",
+            figure=figures.gap_bar(report.facts, report.gap),
+            wide=True,
+        )
+    ]
+
+
+def _curves(report: Report) -> list[Chart]:
+    captions = {
+        "loss": ("Loss", "One run, evaluated without dropout and the like after every epoch."),
+        "error": ("Error", "The band is the 95 % interval of the test error, from the number of test samples."),
+    }
+    drawn = {name: figures.training_curve(report.curves, name, report.facts) for name in captions}
+    return [
+        Chart(
+            key=f"curve-{name}",
+            title=f"{captions[name][0]} over training",
+            caption=captions[name][1],
+            alt=f"Line chart of train and test {name} over {len(report.curves)} epochs.",
+            figure=figure,
+            wide=sum(map(bool, drawn.values())) == 1,
+        )
+        for name, figure in drawn.items()
+        if figure is not None
+    ]
+
+
+def _bounds(report: Report) -> list[Chart]:
+    figure = bounds_chart(report.bounds)
+    if figure is None:
+        return []
+    values = ", ".join(f"{card.title} {wording.number(card.result.value)}" for card in report.bounds if card.defined)
+    caption = "Tightest on top. Grey and hatched: an assumption is broken, or the bound says nothing."
+    return [Chart(key="bounds", title="Bounds", caption=caption, alt=f"Bar chart: {values}.", figure=figure, wide=True)]
+
+
+def _layers(report: Report) -> list[Chart]:
+    return [
+        Chart(
+            key=f"layers-{k}",
+            title=layers.title,
+            caption=f"The {figures.MOST_TENSORS} largest of {len(layers.names)} tensors."
+            if len(layers.names) > figures.MOST_TENSORS
+            else f"All {len(layers.names)} tensors, in the model's order.",
+            alt=f"Bar chart of {layers.title.lower()} for every tensor of the model.",
+            figure=figures.layer_bars(layers),
+        )
+        for k, layers in enumerate(report.layers)
+    ]
+
+
+def _spread(report: Report) -> list[Chart]:
+    drawn: list[Chart] = []
+    if report.spread is not None:
+        caption = {
+            "margin": "Left of zero the answer is wrong. What lies beyond the ends is counted in the outermost bins.",
+            "loss": "What lies beyond the end is counted in the last bin.",
+        }[report.spread.quantity]
+        drawn.append(
+            Chart(
+                key="spread",
+                title=f"{report.spread.quantity.capitalize()}s of all samples",
+                caption=caption,
+                alt=f"Histogram of the {report.spread.quantity}s of train and test samples.",
+                figure=spread_figures.spread_lines(report.spread),
+                wide=True,
+            )
+        )
+    return drawn + _classes(report)
+
+
+def _classes(report: Report) -> list[Chart]:
+    classes = report.classes
+    if classes is None:
+        return []
+    many = len(classes.names) > spread_figures.MOST_CLASSES
+    errors = Chart(
+        key="classes",
+        title=f"Error by class ({classes.which} data)",
+        caption=f"The {spread_figures.MOST_CLASSES} worst classes." if many else "All classes.",
+        alt="Bar chart of the error rate of every class, with intervals.",
+        figure=spread_figures.class_errors(classes),
+        wide=not classes.confusion,
+    )
+    matrix = spread_figures.confusion(classes)
+    if matrix is None:
+        return [errors]
+    caption = "Number of mistakes; right answers are left out."
+    alt = "Heat map of true against predicted class."
+    return [errors, Chart(key="confusion", title="What is taken for what", caption=caption, alt=alt, figure=matrix)]

@@ -1,0 +1,52 @@
+"""Which kind of case this is: the thresholds, and the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mindgap.bounds.held_out import TOLERATED
+from mindgap.core.result import Interval, Result
+from mindgap.report.parts import Facts, Tone
+
+NOTABLE_GAP = 0.02  # two points: about what another seed or another split moves, so nobody should act on less
+SERIOUS_GAP = 0.05  # from here on the model in use will feel unlike the model in training
+HIGH_TRAIN_ERROR = 0.3  # share of the best constant answer's error: seven tenths should at least be learnt
+
+KINDS: Mapping[str, tuple[str, Tone]] = {
+    "diverged": ("Training diverged", "bad"),
+    "leak": ("Test data leak", "bad"),
+    "over-fitting": ("Over-fitting", "bad"),
+    "mild over-fitting": ("Mild over-fitting", "warn"),
+    "under-fitting": ("Under-fitting", "warn"),
+    "undecided": ("Undecided", "neutral"),
+    "no test data": ("Not measured", "neutral"),
+    "easier test data": ("Odd test data", "warn"),
+    "fine": ("Carries over", "good"),
+}
+
+
+def kind_of(facts: Facts, gap: Result) -> str:
+    """Which of :data:`KINDS` this is; what spoils the evidence comes before what the evidence says."""
+    if facts.stopped.startswith("diverged"):
+        return "diverged"
+    if facts.overlap > TOLERATED:
+        return "leak"
+    if gap.value is None or gap.interval is None:
+        return "under-fitting" if underfits(facts) else "no test data"
+    return _measured_kind(facts, gap.value / facts.scale, gap.interval)
+
+
+def _measured_kind(facts: Facts, size: float, interval: Interval) -> str:
+    low, high = interval.low / facts.scale, interval.high / facts.scale
+    if low > 0 and high > NOTABLE_GAP:
+        return "over-fitting" if size >= SERIOUS_GAP else "mild over-fitting"
+    if underfits(facts):
+        return "under-fitting"
+    if high < 0 and size <= -NOTABLE_GAP:
+        return "easier test data"
+    return "fine" if high <= NOTABLE_GAP else "undecided"
+
+
+def underfits(facts: Facts) -> bool:
+    """Whether the model leaves too much of what the best constant answer gets wrong on its own train data."""
+    return facts.baseline > 0 and facts.train_error > HIGH_TRAIN_ERROR * facts.baseline

@@ -1,0 +1,135 @@
+"""The pieces of a report: frozen, plain, and the same after a trip through JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from mindgap.core.measure import Cost, Direction
+from mindgap.core.result import Result
+
+Tone = Literal["good", "warn", "bad", "neutral"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known about the subject before anything clever is computed.
+
+    ``baseline`` is the train error of the best constant answer, ``overlap`` the share of test samples that stand in
+    the train data. In a regression the error is the loss.
+    """
+
+    name: str
+    task: str
+    loss: str
+    train_samples: int
+    test_samples: int
+    parameters: int
+    train_loss: float
+    train_error: float
+    baseline: float
+    test_loss: float | None = None
+    test_error: float | None = None
+    overlap: float = 0.0
+    initial: bool = False
+    stopped: str = ""
+
+    @property
+    def rate(self) -> bool:
+        """Whether the error is a share of wrong answers, to be shown as per cent."""
+        return self.task != "regression"
+
+    @property
+    def scale(self) -> float:
+        """What a gap is compared with: one for an error rate, the best constant's loss for a regression."""
+        return 1.0 if self.rate else (self.baseline or self.train_error or 1.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Advice:
+    """Something to try; ``remedy`` is the name of a remedy in the catalogue, or empty."""
+
+    text: str
+    remedy: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The report in words: one headline, a few sentences, and what to try next."""
+
+    kind: str
+    label: str
+    tone: Tone
+    headline: str
+    sentences: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Card:
+    """A result and the words that its spec carries, so that a saved report needs no spec to be drawn."""
+
+    result: Result
+    title: str
+    summary: str
+    formula: str = ""
+    reading: str = ""
+    assumes: str = ""
+    direction: Direction = "none"
+    cost: Cost = "cheap"
+    cites: tuple[str, ...] = ()
+
+    @property
+    def defined(self) -> bool:
+        """Whether there is a value."""
+        return self.result.value is not None
+
+    @property
+    def guarantees(self) -> bool:
+        """Whether this is a bound that says something: assumptions hold and it is below the worst loss."""
+        return self.defined and self.result.valid is True and self.result.vacuous is False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layers:
+    """One measure's share of every tensor of the model, in the model's order."""
+
+    title: str
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Classes:
+    """Errors by class; ``confusion`` counts true (row) against predicted (column), empty if there are too many."""
+
+    which: str
+    names: tuple[str, ...]
+    wrong: tuple[int, ...]
+    total: tuple[int, ...]
+    confusion: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Histograms of a per-sample quantity over common bins; ``test`` is empty without test data."""
+
+    quantity: str
+    edges: tuple[float, ...]
+    train: tuple[int, ...]
+    test: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One sample that the model finds hard; ``picture`` is a data address, ``values`` the numbers otherwise."""
+
+    index: int
+    which: str
+    loss: float
+    target: str
+    prediction: str
+    confidence: float | None = None
+    picture: str = ""
+    values: tuple[str, ...] = ()
+    more: int = 0

@@ -1,0 +1,124 @@
+"""The sentences of a verdict; each is empty where it has nothing to say."""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Mapping, Sequence
+
+from mindgap.bounds.held_out import TOLERATED
+from mindgap.core.result import Result
+from mindgap.report import wording
+from mindgap.report.curves import turning_point
+from mindgap.report.kinds import NOTABLE_GAP, underfits
+from mindgap.report.parts import Card, Facts
+
+
+def stop(facts: Facts) -> str:
+    """Why training ended before its time."""
+    if facts.stopped.startswith("diverged: "):
+        return f"In training {facts.stopped.removeprefix('diverged: ')}."
+    return f"Training was {facts.stopped}." if facts.stopped.startswith("interrupted") else ""
+
+
+def leak(facts: Facts) -> str:
+    """That test samples stand in the train data."""
+    if not facts.overlap:
+        return ""
+    share = f"{wording.percent(facts.overlap)} of the test samples stand, with the same target, in the train data"
+    if facts.overlap <= TOLERATED:
+        return f"{share}; so few may be natural duplicates, but look at them."
+    return f"{share}, so the gap below is too small and no bound on held-out data holds."
+
+
+def gap(facts: Facts, gap: Result) -> str:
+    """How large the gap is, with its interval, or that it cannot be known."""
+    if gap.value is None:
+        seen = f"The train {'error' if facts.rate else 'loss'} is {wording.error(facts, facts.train_error)}"
+        return f"{seen}, but without samples that the model has never seen it says nothing about the error in use."
+    size = f"The gap between test and train {'error' if facts.rate else 'loss'} is {wording.gap(facts, gap.value)}"
+    if gap.interval is None or not math.isfinite(gap.interval.high):
+        return f"{size}, from {wording.count(facts.test_samples, 'test sample')}: too few for an interval."
+    ends = f"with {wording.level(gap.interval)} confidence between {wording.ends(facts, gap.interval)}"
+    return f"{size}, {ends} (from {wording.count(facts.test_samples, 'test sample')})."
+
+
+def shortage(facts: Facts, gap: Result) -> str:
+    """How many test samples would settle an undecided gap."""
+    needed = samples_needed(facts, gap)
+    if needed is None:
+        return "One test sample has no spread; a few hundred give a first interval."
+    return (
+        f"The interval contains zero; about {wording.count(needed - facts.test_samples, 'more test sample')} "
+        f"({needed:,} in all) would settle whether there is a gap of this size."
+    )
+
+
+def samples_needed(facts: Facts, gap: Result) -> int | None:
+    """Test samples at which the interval's half width falls to the gap itself, or to what is worth acting on.
+
+    A half width shrinks with the square root of the number of samples.
+    """
+    if gap.value is None or gap.interval is None or not math.isfinite(gap.interval.high):
+        return None
+    half = (gap.interval.high - gap.interval.low) / 2
+    target = max(gap.value, NOTABLE_GAP / 2 * facts.scale)
+    return max(math.ceil(facts.test_samples * (half / target) ** 2), facts.test_samples + 1)
+
+
+def train(facts: Facts) -> str:
+    """That the train error is high, beside what a constant answer would get."""
+    if not underfits(facts):
+        return ""
+    verb = "is wrong on" if facts.rate else "has a loss of"
+    end = " of the train samples" if facts.rate else " on the train data"
+    constant = "Always giving the commonest answer" if facts.rate else "Always answering with the mean target"
+    return (
+        f"{constant} {verb} {wording.error(facts, facts.baseline)}{end}, this model "
+        f"{verb} {wording.error(facts, facts.train_error)}: it has not learnt enough yet."
+    )
+
+
+def bound(facts: Facts, cards: Sequence[Card]) -> str:
+    """What the tightest bound guarantees that is valid and says something."""
+    bounds = [card for card in cards if card.result.family == "bound"]
+    holding = [card for card in bounds if card.guarantees]
+    if holding:
+        return _guarantee(facts, min(holding, key=lambda card: float(card.result)))
+    if not bounds or not facts.test_samples:
+        return ""
+    reasons = collections.Counter(card.result.reason or "it is vacuous" for card in bounds)
+    (reason, times), *_ = reasons.most_common(1)
+    return f"No bound gives a guarantee here; for {times} of {len(bounds)} the reason is: {reason}."
+
+
+def _guarantee(facts: Facts, card: Card) -> str:
+    result = card.result
+    confidence = 1 - float(result.provenance.get("parameters", {}).get("delta", 0.05))
+    rate = facts.rate and result.terms.get("ceiling") == 1
+    value = wording.percent(float(result)) if rate else wording.number(float(result))
+    return (
+        f"With {wording.percent(confidence)} confidence the {'error' if rate else 'loss'} on unseen data is below "
+        f"{value} (bound: {card.title}), provided that nothing was chosen by looking at the test data."
+    )
+
+
+def rise(curves: Sequence[Mapping[str, float]]) -> str:
+    """That the loss on unseen data rose again while the train loss fell."""
+    turn = turning_point(curves)
+    if turn is None:
+        return ""
+    return (
+        f"The {turn.which} loss was lowest in epoch {turn.epoch} ({wording.number(turn.lowest)}) and has risen to "
+        f"{wording.number(turn.last)} since, while the train loss went on falling. "
+        "That is a look at the curve, not a choice: choose the epoch on held-out train data."
+    )
+
+
+def failure(cards: Sequence[Card]) -> str:
+    """That some measure failed."""
+    failed = [card.title for card in cards if card.result.reason.startswith("failed")]
+    if not failed:
+        return ""
+    noun = "One quantity" if len(failed) == 1 else f"{len(failed)} quantities"
+    return f"{noun} could not be computed because of an error ({', '.join(failed[:3])}); the reasons stand below."

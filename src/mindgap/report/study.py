@@ -1,0 +1,74 @@
+"""The page of a study: its table, its charts, the paper's numbers and the cost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mindgap.core.errors import UnknownNameError
+from mindgap.core.registry import find
+from mindgap.core.words import Words
+from mindgap.report import page, wording
+from mindgap.report.charts import Chart
+from mindgap.report.study_figure import study_chart
+from mindgap.runs.files import write_whole
+from mindgap.runs.results import table_of
+
+
+def study_page(results: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Write the results of a sweep, as ``mindgap.runs.load_results`` reads them, to one HTML file."""
+    return write_whole(path, study_html(results))
+
+
+def study_html(results: Mapping[str, Any]) -> str:
+    """The page as text."""
+    return page.render(
+        "study.html",
+        title=str(results["table"]["title"]),
+        words=_words(str(results["study"])),
+        table=table_of(results),
+        charts=[_chart(k, chart) for k, chart in enumerate(results["table"].get("charts", ()))],
+        expected=results.get("expected", {}),
+        trials=_trials(results.get("trials", ())),
+        provenance=_provenance(results),
+    )
+
+
+def _words(name: str) -> Words | None:
+    try:
+        return find(name, "study").words()
+    except UnknownNameError:
+        return None
+
+
+def _chart(place: int, chart: Mapping[str, Any]) -> Chart:
+    title = str(chart.get("title", "")) or f"Chart {place + 1}"
+    names = ", ".join(str(row.get("name", "")) for row in chart.get("series", ()))
+    alt = f"{title}: {chart.get('y_label', '')} against {chart.get('x_label', '')} for {names}."
+    caption = "Bands and bars are the intervals of the table." if _has_intervals(chart) else ""
+    return Chart(key=f"chart-{place}", title=title, caption=caption, alt=alt, figure=study_chart(chart), wide=True)
+
+
+def _has_intervals(chart: Mapping[str, Any]) -> bool:
+    return any(row.get("low") and row.get("high") for row in chart.get("series", ()))
+
+
+def _trials(trials: Any) -> dict[str, Any]:
+    counts = {status: sum(trial["status"] == status for trial in trials) for status in ("done", "failed", "missing")}
+    errors = list(dict.fromkeys(trial["error"] for trial in trials if trial.get("error")))
+    return {"total": len(trials), "errors": errors, **counts}
+
+
+def _provenance(results: Mapping[str, Any]) -> dict[str, str]:
+    cost = results.get("cost", {})
+    return {
+        "Study": str(results["study"]),
+        **{wording.title(str(name)): wording.cell(value) for name, value in results.get("fields", {}).items()},
+        "Time in workers": wording.seconds(float(cost.get("wall_seconds", 0.0))),
+        "Processor time": wording.seconds(float(cost.get("cpu_seconds", 0.0))),
+        **{str(name): wording.cell(found) for name, found in results.get("versions", {}).items()},
+        "Code": str(results.get("code", "")) or "—",
+        "Date": str(results.get("date", "")).replace("T", " ")[:16],
+    }

@@ -1,0 +1,49 @@
+"""The charts of a study's table: lines or bars with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mindgap.report.style import CYCLE, Figure, axis_title, band, clean, figure, line, whiskers
+
+DASHES = ("solid", "dash", "dot")
+
+
+def study_chart(chart: Mapping[str, Any]) -> Figure:
+    """A chart of a study's table: lines (or bars) with the band from ``low`` to ``high``."""
+    kind = "bar" if chart.get("kind") == "bar" else "line"
+    traces: list[dict[str, Any]] = []
+    for k, row in enumerate(chart.get("series", ())):
+        colour = CYCLE[k % len(CYCLE)]
+        traces += _study_bars(row, colour) if kind == "bar" else _study_lines(row, colour, DASHES[k // len(CYCLE) % 3])
+    x, y = ({"title": axis_title(clean(str(chart.get(key, ""))))} for key in ("x_label", "y_label"))
+    x |= {"type": chart["x_scale"]} if chart.get("x_scale") in ("log", "linear") else {}
+    y |= {"type": chart["y_scale"]} if chart.get("y_scale") in ("log", "linear") else {}
+    return figure(traces, height=380, x=x, y=y, showlegend=len(traces) > 1, barmode="group")
+
+
+def _study_lines(row: Mapping[str, Any], colour: str, dash: str) -> list[dict[str, Any]]:
+    name, x, y = clean(str(row.get("name", ""))), list(row.get("x", ())), list(row.get("y", ()))
+    curve = line(name, x, y, colour, dash) | {"mode": "lines+markers", "legendgroup": name, "name": name}
+    curve["hovertemplate"] = f"{name}<br>%{{x}}: %{{y:.4~g}}<extra></extra>"
+    if not row.get("low") or not row.get("high"):
+        return [curve]
+    edge = [*row["high"], *reversed(row["low"])]
+    filled = band([*x, *reversed(x)], edge, colour, name) | {"legendgroup": name, "showlegend": False}
+    return [filled, curve]
+
+
+def _study_bars(row: Mapping[str, Any], colour: str) -> list[dict[str, Any]]:
+    y = list(row.get("y", ()))
+    trace: dict[str, Any] = {
+        "type": "bar",
+        "name": clean(str(row.get("name", ""))),
+        "x": list(row.get("x", ())),
+        "y": y,
+        "marker": {"color": colour},
+    }
+    if row.get("low") and row.get("high"):
+        above = [high - value for high, value in zip(row["high"], y, strict=True)]
+        trace["error_y"] = whiskers(above, [value - low for low, value in zip(row["low"], y, strict=True)])
+    return [trace]

@@ -1,0 +1,114 @@
+"""The house style of figures: colours, fonts, axes and the few shapes that all of them are made of."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Figure = dict[str, Any]
+
+# Okabe and Ito's colours: told apart by every kind of colour vision, and in grey.
+TRAIN, TEST, GREEN, AMBER, SKY, PINK = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
+CYCLE = (TRAIN, TEST, GREEN, AMBER, PINK, SKY)
+INK, MUTED, LINE, GREY = "#1f2733", "#5b6472", "#e6e9ee", "#b9c0cb"
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+BARE = {"l": 8, "r": 16, "t": 8, "b": 8}  # margins of a figure without a legend
+LONGEST_NAME = 28  # characters of a label; longer ones would leave no room for the bars
+
+
+def clean(text: str, longest: int = 200) -> str:
+    """A user's words, shortened in the middle and harmless: Plotly reads some markup in its labels."""
+    if len(text) > longest:
+        text = f"{text[: longest // 2]}…{text[-(longest // 2) + 1 :]}"
+    return html.escape(text, quote=False)
+
+
+def figure(
+    data: Sequence[Mapping[str, Any]], *, height: int, x: Mapping[str, Any], y: Mapping[str, Any], **more: Any
+) -> Figure:
+    """Data in the house's style."""
+    axis = {
+        "gridcolor": LINE,
+        "zerolinecolor": GREY,
+        "linecolor": GREY,
+        "ticks": "outside",
+        "tickcolor": GREY,
+        "automargin": True,
+    }
+    layout = {
+        "height": height,
+        "autosize": True,
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": FONT, "size": 13, "color": INK},
+        "margin": {"l": 8, "r": 16, "t": 36, "b": 8},
+        "hoverlabel": {"font": {"family": FONT}},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
+        "xaxis": {**axis, **x},
+        "yaxis": {**axis, **y},
+        **more,
+    }
+    return {"data": [dict(trace) for trace in data], "layout": layout}
+
+
+def axis_title(text: str) -> dict[str, Any]:
+    """A quiet axis title."""
+    return {"text": text, "font": {"size": 12, "color": MUTED}, "standoff": 8}
+
+
+def line(name: str, x: Sequence[float], y: Sequence[float], colour: str, dash: str = "solid") -> dict[str, Any]:
+    """A curve over the epochs; a single point becomes a dot."""
+    mode = "lines" if len(x) > 1 else "markers"
+    hover = f"{clean(name)}, epoch %{{x}}: %{{y:.4~g}}<extra></extra>"
+    return {
+        "type": "scatter",
+        "mode": mode,
+        "name": clean(name),
+        "x": list(x),
+        "y": list(y),
+        "line": {"color": colour, "width": 2, "dash": dash},
+        "marker": {"color": colour},
+        "hovertemplate": hover,
+    }
+
+
+def band(x: Sequence[float], y: Sequence[float], colour: str, name: str) -> dict[str, Any]:
+    """A closed outline, filled faintly."""
+    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    fill = f"rgba({red},{green},{blue},0.14)"
+    return {
+        "type": "scatter",
+        "x": list(x),
+        "y": list(y),
+        "fill": "toself",
+        "fillcolor": fill,
+        "line": {"width": 0},
+        "mode": "lines",
+        "hoverinfo": "skip",
+        "name": name,
+    }
+
+
+def whiskers(above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
+    """Error bars of unequal arms."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": list(above),
+        "arrayminus": list(below),
+        "color": INK,
+        "thickness": 1.4,
+        "width": 5,
+    }
+
+
+def upright(x: float, *, dash: str = "dash", colour: str = INK, **more: Any) -> dict[str, Any]:
+    """A vertical line from the bottom to the top."""
+    ends = {"x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
+    return {"type": "line", **ends, "line": {"color": colour, "width": 1.3, "dash": dash}, **more}
+
+
+def named(names: Sequence[str], longest: int = LONGEST_NAME) -> dict[str, Any]:
+    """Ticks 0, 1, 2 … that carry names; as categories, equal names would fall together."""
+    return {"tickvals": list(range(len(names))), "ticktext": [clean(name, longest) for name in names], "ticks": ""}

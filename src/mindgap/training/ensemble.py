@@ -1,0 +1,119 @@
+"""ensemble: many seeds, and hyper-parameters, trained at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+
+from torch import Tensor
+from tqdm import tqdm
+
+from mindgap.core.recipe import Recipe
+from mindgap.core.remedy import Remedy
+from mindgap.training.fit import fit
+from mindgap.training.fitted import Fitted
+from mindgap.training.progress import Progress
+from mindgap.training.vectorized.block import Block, Settings
+from mindgap.training.vectorized.choose import members_at_once
+from mindgap.training.vectorized.groups import Group, groups_of
+from mindgap.training.vectorized.members import Member, build_all, members_of
+from mindgap.training.vectorized.support import Unsupported
+
+
+class SequentialNotice(UserWarning):
+    """Some members are trained one after the other, because they cannot be trained at once."""
+
+
+def ensemble(
+    recipe: Recipe,
+    seeds: Sequence[int],
+    *,
+    remedies: Sequence[Remedy] | Sequence[Sequence[Remedy]] = (),
+    learning_rates: Sequence[float] | Tensor | None = None,
+    weight_decays: Sequence[float] | Tensor | None = None,
+    sample_weights: Tensor | None = None,
+    evaluate_every: int = 0,
+    keep_history: bool = True,
+    block: int | None = None,
+    progress: bool = False,
+) -> tuple[Fitted, ...]:
+    """Train one member a seed, vectorised; member i equals ``fit(recipe, remedies, seed=seeds[i])``.
+
+    ``learning_rates`` and ``weight_decays`` hold one number a member, ``sample_weights`` one row a member,
+    ``remedies`` one list for all or one list a member. Members that cannot share an engine (other data, other
+    layers) are trained in groups; those that no engine takes are trained by :func:`fit` one after the other, with a
+    :class:`SequentialNotice` that says why. Dropout draws masks of its own: right in distribution, not the same
+    numbers as in ``fit``. ``block`` bounds the members held in memory at once (chosen by itself if not given);
+    ``evaluate_every`` is how often, in epochs, the curves get losses and errors in evaluation mode (0 never).
+
+    >>> from mindgap.nets import MLP
+    >>> import torch
+    >>> data = torch.linspace(-1, 1, 8)[:, None], torch.linspace(-1, 1, 8)[:, None] ** 2
+    >>> recipe = Recipe(model=lambda: MLP((1, 4, 1), "tanh"), train=data, loss="mse", epochs=3)
+    >>> [member.epochs for member in ensemble(recipe, seeds=range(5), learning_rates=[0.1, 0.2, 0.3, 0.4, 0.5])]
+    [3, 3, 3, 3, 3]
+    """
+    settings = Settings(evaluate_every, keep_history, block)
+    hyper = {"learning_rate": learning_rates, "weight_decay": weight_decays}
+    members = members_of(recipe, seeds, remedies, hyper, sample_weights)
+    found: dict[int, Fitted] = {}
+    for group in groups_of(members):
+        found |= _train(group, settings, progress)
+        settings = dataclasses.replace(settings, interrupted=any(map(_interrupted, found.values())))
+    return tuple(found[k] for k in range(len(members)))
+
+
+def _train(group: Group, settings: Settings, progress: bool) -> dict[int, Fitted]:
+    if group.reason:
+        return _one_by_one(group, settings, progress, group.reason)
+    try:
+        return _at_once(group, settings, progress)
+    except Unsupported as refusal:
+        return _one_by_one(group, settings, progress, str(refusal))
+
+
+def _at_once(group: Group, settings: Settings, progress: bool) -> dict[int, Fitted]:
+    spans, found, going = _spans(group, settings), list[Fitted](), not settings.interrupted
+    with Progress(group.recipes[0].epochs * len(spans), 0, progress) as bar:
+        for span in spans:
+            block = Block(group.members[span], group.recipes[span], settings)
+            if going:
+                going = block.train(bar)
+            else:
+                block.skip()
+            found += block.fitted()
+    return {member.place: fitted for member, fitted in zip(group.members, found, strict=True)}
+
+
+def _spans(group: Group, settings: Settings) -> list[slice]:
+    recipe, total = group.recipes[0], len(group.members)
+    (model,) = build_all([recipe], [group.members[0].seed])
+    size = settings.block or members_at_once(model, recipe)
+    return [slice(start, start + size) for start in range(0, total, size)]
+
+
+def _one_by_one(group: Group, settings: Settings, progress: bool, reason: str) -> dict[int, Fitted]:
+    count = len(group.members)
+    warnings.warn(
+        f"{count} member{'s are' if count > 1 else ' is'} trained one after the other: {reason}.",
+        SequentialNotice,
+        stacklevel=4,
+    )
+    going, found = not settings.interrupted, {}
+    for member in tqdm(group.members, unit="member", disable=not progress, dynamic_ncols=True):
+        fitted = _alone(member, settings, going)
+        found[member.place], going = fitted, going and not _interrupted(fitted)
+    return found
+
+
+def _alone(member: Member, settings: Settings, going: bool) -> Fitted:
+    if not going:
+        fitted = fit(member.recipe.replace(epochs=0), member.remedies, seed=member.seed)
+        return dataclasses.replace(fitted, stopped="interrupted before the first epoch")
+    fitted = fit(member.recipe, member.remedies, seed=member.seed, evaluate_every=settings.evaluate_every)
+    return fitted if settings.keep_history else dataclasses.replace(fitted, history=())
+
+
+def _interrupted(fitted: Fitted) -> bool:
+    return fitted.stopped.startswith("interrupted")

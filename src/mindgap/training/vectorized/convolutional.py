@@ -1,0 +1,167 @@
+"""The convolutional engine: pictures member by member, all weights in one flat tensor, one optimizer step.
+
+Stacking convolutions does not pay on a processor; what does is to leave autograd out, to unfold the first layer, to
+pool before the activation and to step all members at once.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from mindgap.training.order import epoch_seed
+from mindgap.training.vectorized.chain import Block, Named, blocks_of, is_flatten, layers_of
+from mindgap.training.vectorized.columns import aligned_targets, featured
+from mindgap.training.vectorized.dense import Pass, views_of
+from mindgap.training.vectorized.engine import Engine
+from mindgap.training.vectorized.losses import BY_HAND, Ends, any_loss
+from mindgap.training.vectorized.pictures import (
+    Convolution,
+    Patches,
+    Picture,
+    segment_shapes,
+    simple_layer,
+    unfolds,
+)
+from mindgap.training.vectorized.stages import Program
+from mindgap.training.vectorized.store import Store
+from mindgap.training.vectorized.support import Problem, Unsupported, all_trainable
+
+_RISING = (nn.ReLU, nn.Tanh, nn.Sigmoid)
+
+
+class Convolutional(Engine):
+    """Chains of convolutions, pools and activations, a flatten, and a dense chain."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        all_trainable(problem)
+        self.data = problem.single_input()
+        self.front, self.blocks = halves(layers_of(problem.models[0]))
+        if self.data.ndim != 4:
+            raise Unsupported("the inputs are not pictures")
+        self.random = torch.Generator()
+        shapes = [shape for layers in self._convolutions() for shape in segment_shapes(*layers[1:])]
+        store = Store(problem.members, [*shapes, *((b.width, b.columns) for b in self.blocks)], problem.like)
+        views, self.layers = self._layers(store)
+        tail = slice(len(shapes), None)
+        self.adopt(store, {**views, **views_of(self.blocks, store.segments[tail])})
+        self._tail = store.segments[tail], store.gradients[tail]
+        self.targets = aligned_targets(problem, self.blocks[-1].width)
+        self.weights = None if problem.weights is None else problem.weights.to(self.data)
+        self._places = self.orders.places(1)
+        self._ends = {stop - start: Tail(self, stop - start) for start, stop in self.bounds}
+
+    def _convolutions(self) -> list[tuple[str, nn.Conv2d, bool]]:
+        found = [(name, layer) for name, layer in self.front if type(layer) is nn.Conv2d]
+        return [(name, layer, layer is self.front[0][1]) for name, layer in found]
+
+    def _layers(self, store: Store) -> tuple[dict[str, Tensor], list[Picture]]:
+        views: dict[str, Tensor] = {}
+        layers: list[Picture] = []
+        at = 0
+        for name, layer in self.front:
+            if type(layer) is not nn.Conv2d:
+                layers.append(simple_layer(layer, self.random))
+                continue
+            first = layer is self.front[0][1]
+            parts = slice(at, at := at + len(segment_shapes(layer, first)))
+            layers.append(_convolution(layer, store.segments[parts], store.gradients[parts], first))
+            views |= _views(name, layer, store.segments[parts], first)
+        return views, layers
+
+    def tail_parts(self, member: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Weights and gradients of one member's dense chain."""
+        weights, gradients = self._tail
+        return [w[member : member + 1] for w in weights], [g[member : member + 1] for g in gradients]
+
+    def begin(self, epoch: int) -> None:
+        """Draw the epoch's order."""
+        self.random.manual_seed(epoch_seed(self.problem.seeds[0], epoch))
+        self._places = self.orders.places(epoch)
+
+    def gradient(self, step: int) -> None:
+        """Each member forward and backward, while its pictures are in the cache."""
+        start, stop = self.bounds[step]
+        tail = self._ends[stop - start]
+        for member in range(self.problem.members):
+            places = self._places[member, start:stop]
+            pictures = self.data if self.orders.full else self.data.index_select(0, places)
+            tail.fetch(member, places)
+            for layer in self.layers:
+                pictures = layer.forward(member, pictures)
+            self.losses[step, member] = tail.run(member, pictures)
+            pull = tail.input_gradient.view(pictures.shape)
+            for layer in reversed(self.layers):
+                pull = layer.backward(member, pull)
+
+
+class Tail:
+    """The dense end of one member, with its loss, for one batch size."""
+
+    def __init__(self, engine: Convolutional, batch: int) -> None:
+        problem, blocks = engine.problem, engine.blocks
+        self.engine = engine
+        inputs = blocks[0].linear.in_features
+        new = engine.data.new_ones
+        self._rows = new(1, batch, blocks[0].columns)
+        self._features, self.input_gradient = self._rows[0, :, :inputs], new(1, batch, inputs)
+        self._label = engine.targets.new_zeros(1, batch, *engine.targets.shape[1:])
+        self._weights = None if engine.weights is None else new(1, 1, batch)
+        self._value = new(1)
+        self._programs = [self._program(problem, member, batch) for member in range(problem.members)]
+
+    def _program(self, problem: Problem, member: int, batch: int) -> Program:
+        run = Pass(self.engine.blocks, *self.engine.tail_parts(member), batch, self.engine.random)
+        target = self._label if problem.named_loss == "" else featured(self._label)
+        ends = Ends(run.output, target, self._weights, run.output_gradient, self._value)
+        name = problem.named_loss
+        loss = BY_HAND[name](ends) if name else any_loss(problem.loss, ends, self._label)
+        return [*run.forward(self._rows.mT), *loss, *run.backward(self._rows.mT, self.input_gradient)]
+
+    def fetch(self, member: int, places: Tensor) -> None:
+        """Targets and weights of the batch."""
+        self._label[0] = self.engine.targets.index_select(0, places)
+        weights = self.engine.weights
+        if weights is not None and self._weights is not None:
+            self._weights[0, 0] = (weights if weights.ndim == 1 else weights[member]).index_select(0, places)
+
+    def run(self, member: int, features: Tensor) -> Tensor:
+        """The loss; the gradient for the features is left in ``input_gradient``."""
+        self._features.copy_(features.flatten(1))
+        for operation in self._programs[member]:
+            operation()
+        return self._value[0]
+
+
+def halves(layers: list[Named]) -> tuple[list[Named], list[Block]]:
+    """What comes before the flatten, pools first, and the dense chain behind it."""
+    cuts = [k for k, (_, layer) in enumerate(layers) if is_flatten(layer)]
+    if not cuts or not any(type(layer) is nn.Conv2d for _, layer in layers[: cuts[0]]):
+        raise Unsupported("the model is not a chain of convolutions and linear layers")
+    return pools_first(layers[: cuts[0]]), blocks_of(layers[cuts[0] :])
+
+
+def pools_first(layers: list[Named]) -> list[Named]:
+    """Swap a rising activation with the maximum pool behind it: the same values from a quarter of the work."""
+    ordered = list(layers)
+    for k, (here, behind) in enumerate(pairwise(layers)):
+        if type(here[1]) in _RISING and type(behind[1]) is nn.MaxPool2d:
+            ordered[k], ordered[k + 1] = behind, here
+    return ordered
+
+
+def _convolution(layer: nn.Conv2d, parts: list[Tensor], gradients: list[Tensor], first: bool) -> Picture:
+    if unfolds(layer, first):
+        return Patches(layer, parts[0], gradients[0])
+    return Convolution(layer, parts, gradients, first)
+
+
+def _views(name: str, layer: nn.Conv2d, parts: list[Tensor], first: bool) -> dict[str, Tensor]:
+    if not unfolds(layer, first):
+        return {f"{name}{kind}": part for kind, part in zip(("weight", "bias"), parts, strict=False)}
+    size = layer.weight[0].numel()
+    views = {f"{name}weight": parts[0][:, :, :size].unflatten(2, layer.weight.shape[1:])}
+    return views if layer.bias is None else {**views, f"{name}bias": parts[0][:, :, size]}

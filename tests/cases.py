@@ -1,0 +1,193 @@
+"""Subjects of every kind that the contracts run over: models × losses × ways to hold data."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from mindgap.core.recipe import Recipe
+from mindgap.core.subject import Subject
+from mindgap.nets import MLP
+
+SAMPLES = 48
+Case = Callable[[torch.dtype], Subject]
+
+
+class Convolutional(nn.Module):
+    """A convolution, batch normalisation, dropout and a head: everything with a mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
+        self.head = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(4 * 9, 3))
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return self.head(self.body(pictures))
+
+
+class TwoInputs(nn.Module):
+    """Takes two tensors by name, as language models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 3), nn.Linear(2, 3)
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        return torch.tanh(self.left(first)) + self.right(second)
+
+
+class Rows(Dataset):
+    """A plain map-style data set."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
+        self.inputs, self.targets = inputs, targets
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, place: int) -> tuple[Tensor, Tensor]:
+        return self.inputs[place], self.targets[place]
+
+
+def inputs(dtype: torch.dtype, width: int = 4, seed: int = 0) -> Tensor:
+    return torch.randn(SAMPLES, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def labels(x: Tensor, classes: int = 3) -> Tensor:
+    return (x.double().sum(1) * 2).round().long() % classes
+
+
+def trained(model: nn.Module, dtype: torch.dtype) -> tuple[nn.Module, dict[str, Tensor]]:
+    """The model in this precision with weights moved away from the initial ones."""
+    model = model.to(dtype)
+    initial = copy.deepcopy(model.state_dict())
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.add_(0.1 * noise.to(dtype))
+    return model, initial
+
+
+def seeded(factory: Callable[[], nn.Module]) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return factory()
+
+
+def mlp_classes(dtype: torch.dtype) -> Subject:
+    x, t = inputs(dtype), inputs(dtype, seed=1)
+    model, initial = trained(seeded(lambda: MLP(widths=(4, 6, 3), activation="relu")), dtype)
+    return Subject(model, "cross_entropy", (x, labels(x)), (t, labels(t)), initial=initial)
+
+
+def deep_classes(dtype: torch.dtype) -> Subject:
+    x, t = inputs(dtype), inputs(dtype, seed=1)
+    model, initial = trained(seeded(lambda: MLP(widths=(4, 6, 5, 3), activation="relu")), dtype)
+    return Subject(model, nn.CrossEntropyLoss(), (x.numpy(), labels(x).numpy()), (t, labels(t)), initial=initial)
+
+
+def mlp_regression(dtype: torch.dtype) -> Subject:
+    x, t = inputs(dtype), inputs(dtype, seed=1)
+    model, initial = trained(seeded(lambda: MLP(widths=(4, 6, 1), activation="relu")), dtype)
+    return Subject(model, "mse", (x, x.sum(1)), (t, t.sum(1)), initial=initial)
+
+
+def many_outputs(dtype: torch.dtype) -> Subject:
+    x, t = inputs(dtype), inputs(dtype, seed=1)
+    model, initial = trained(seeded(lambda: MLP(widths=(4, 5, 2), activation="tanh")), dtype)
+    return Subject(model, nn.HuberLoss(), (x, x[:, :2].sin()), (t, t[:, :2].sin()), initial=initial)
+
+
+def multilabel(dtype: torch.dtype) -> Subject:
+    x, t = inputs(dtype), inputs(dtype, seed=1)
+    model, initial = trained(seeded(lambda: MLP(widths=(4, 5, 2), activation="relu")), dtype)
+    return Subject(model, "bce", (x, (x[:, :2] > 0).to(dtype)), (t, (t[:, :2] > 0).to(dtype)), initial=initial)
+
+
+def convolution(dtype: torch.dtype) -> Subject:
+    x = inputs(dtype, width=36).view(-1, 1, 6, 6)
+    model, initial = trained(seeded(Convolutional), dtype)
+    y = labels(x.flatten(1))
+    return Subject(model, "cross_entropy", TensorDataset(x, y), TensorDataset(x[:20].flip(2), y[:20]), initial=initial)
+
+
+def dict_batches(dtype: torch.dtype) -> Subject:
+    x, z = inputs(dtype), inputs(dtype, width=2, seed=2)
+    model, initial = trained(seeded(TwoInputs), dtype)
+    data = {"first": x, "second": z, "labels": labels(x)}
+    test = {name: value[:20] for name, value in data.items()}
+    return Subject(model, "cross_entropy", data, {**test, "first": test["first"] + 0.1}, initial=initial)
+
+
+def loaders(dtype: torch.dtype) -> Subject:
+    x, t = inputs(dtype), inputs(dtype, seed=1)
+    model, initial = trained(seeded(lambda: MLP(widths=(4, 6, 3), activation="tanh")), dtype)
+    train = DataLoader(Rows(x, labels(x)), batch_size=7, shuffle=True, drop_last=True)
+    return Subject(model, "cross_entropy", train, Rows(t, labels(t)), initial=initial)
+
+
+CASES: dict[str, Case] = {
+    case.__name__: case
+    for case in (
+        mlp_classes,
+        deep_classes,
+        mlp_regression,
+        many_outputs,
+        multilabel,
+        convolution,
+        dict_batches,
+        loaders,
+    )
+}
+LAYERED = ("mlp_classes", "deep_classes", "mlp_regression", "multilabel")  # ReLU chains that can be rescaled
+
+
+def linear_layers(model: nn.Module) -> list[nn.Linear]:
+    return [module for module in model.modules() if isinstance(module, nn.Linear)]
+
+
+def changed(subject: Subject, change: str) -> Subject:
+    """A new subject, transformed in a way that a measure may claim not to see."""
+    model = copy.deepcopy(subject.model)
+    train, test = subject.train, subject.test
+    layers, generator = linear_layers(model), torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        if change == "sample-order":
+            train = train.subset(torch.randperm(len(train), generator=generator))
+        elif change == "duplication":
+            train = train.subset(torch.arange(len(train)).repeat(2))
+            test = None if test is None else test.subset(torch.arange(len(test)).repeat(2))
+        elif change == "output-scaling":
+            layers[-1].weight.mul_(1.7)
+            layers[-1].bias.mul_(1.7)
+        elif change == "relu-rescaling":
+            layers[0].weight.mul_(3.0)
+            layers[0].bias.mul_(3.0)
+            layers[1].weight.div_(3.0)
+        elif change == "unit-permutation":
+            order = torch.randperm(layers[0].out_features, generator=generator)
+            layers[0].weight.copy_(layers[0].weight[order])
+            layers[0].bias.copy_(layers[0].bias[order])
+            layers[1].weight.copy_(layers[1].weight[:, order])
+        else:
+            raise AssertionError(change)
+    return Subject(model, subject.loss, train, test, initial=subject.initial, task=subject.task)
+
+
+def recipe(**changes: object) -> Recipe:
+    """A small recipe that every remedy can treat."""
+    x, t = inputs(torch.float32), inputs(torch.float32, seed=1)
+    settings: dict[str, object] = {
+        "model": lambda: MLP(widths=(4, 8, 3), activation="relu"),
+        "train": (x, labels(x)),
+        "test": (t, labels(t)),
+        "epochs": 4,
+        "batch_size": 10,
+        "learning_rate": 0.05,
+    }
+    return Recipe(**{**settings, **changes})

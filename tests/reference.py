@@ -1,0 +1,107 @@
+"""Brute force: what the measures and bounds should give, written as slowly and plainly as possible, in NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from scipy import optimize, stats
+
+from mindgap.core.subject import Subject
+
+
+def outputs(subject: Subject, which: str) -> np.ndarray:
+    """One sample at a time through the model."""
+    split = subject.train if which == "train" else subject.test
+    mode = subject.model.training
+    subject.model.eval()
+    rows = []
+    with torch.no_grad():
+        for place in range(len(split)):
+            batch = split.take(torch.tensor([place]))
+            given = batch.inputs
+            output = subject.model(**given) if isinstance(given, dict) else subject.model(*given)
+            rows.append(output[0].double().numpy())
+    subject.model.train(mode)
+    return np.array(rows)
+
+
+def sample_losses(subject: Subject, which: str) -> np.ndarray:
+    split = subject.train if which == "train" else subject.test
+    targets = split.targets.numpy()
+    losses = []
+    for output, target in zip(outputs(subject, which), targets, strict=True):
+        if subject.task == "classification":
+            losses.append(math.log(sum(math.exp(z - output.max()) for z in output)) + output.max() - output[target])
+        elif subject.task == "multilabel":
+            losses.append(float(np.mean(np.logaddexp(0, output) - target * output)))
+        elif "uber" in subject.loss.name:
+            miss = np.abs(output - target)
+            losses.append(float(np.mean(np.where(miss <= 1, 0.5 * miss**2, miss - 0.5))))
+        else:
+            losses.append(float(np.mean((output - target) ** 2)))
+    return np.array(losses)
+
+
+def sample_errors(subject: Subject, which: str) -> np.ndarray:
+    if subject.task == "regression":
+        return sample_losses(subject, which)
+    targets = (subject.train if which == "train" else subject.test).targets.numpy()
+    if subject.task == "classification":
+        return (outputs(subject, which).argmax(1) != targets).astype(float)
+    return ((outputs(subject, which) > 0) != targets.astype(bool)).mean(1)
+
+
+def gap(subject: Subject) -> float:
+    return float(sample_errors(subject, "test").mean() - sample_errors(subject, "train").mean())
+
+
+def weights(subject: Subject) -> np.ndarray:
+    return np.concatenate([p.detach().double().numpy().ravel() for p in subject.model.parameters()])
+
+
+def initial_weights(subject: Subject) -> np.ndarray:
+    names = [name for name, _ in subject.model.named_parameters()]
+    return np.concatenate([subject.initial[name].double().numpy().ravel() for name in names])
+
+
+def margin(subject: Subject) -> float:
+    logits, targets = outputs(subject, "train"), subject.train.targets.numpy()
+    margins = sorted(row[y] - max(np.delete(row, y)) for row, y in zip(logits, targets, strict=True))
+    return float(np.quantile(margins, 0.1, method="inverted_cdf"))
+
+
+def binomial_tail(subject: Subject) -> float:
+    wrong = int(sample_errors(subject, "test").sum())
+    return float(stats.beta.ppf(0.95, wrong + 1, len(subject.test) - wrong))
+
+
+def kl_inverse(subject: Subject) -> float:
+    rate, budget = float(sample_errors(subject, "test").mean()), math.log(20) / len(subject.test)
+    excess = lambda p: stats.entropy([rate, 1 - rate], [p, 1 - p]) - budget  # noqa: E731
+    return float(optimize.brentq(excess, rate + 1e-12, 1 - 1e-12, xtol=1e-14))
+
+
+def statistical_error(subject: Subject) -> float:
+    return float(sample_errors(subject, "test").mean()) + math.sqrt(2 * math.log(40) / len(subject.test))
+
+
+def validation_set_guarantee(subject: Subject) -> float:
+    n, price = len(subject.test), math.log(20)
+    return float(sample_errors(subject, "test").mean()) + 2 * price / (3 * n) + math.sqrt(2 * price / n)
+
+
+REFERENCES: dict[str, Callable[[Subject], float]] = {
+    "gap": gap,
+    "train-loss": lambda subject: float(sample_losses(subject, "train").mean()),
+    "parameter-count": lambda subject: float(len(weights(subject))),
+    "parameter-norm": lambda subject: float(np.linalg.norm(weights(subject))),
+    "distance-from-initialisation": lambda s: float(np.linalg.norm(weights(s) - initial_weights(s))),
+    "margin": margin,
+    "binomial-tail": binomial_tail,
+    "kl-inverse": kl_inverse,
+    "statistical-error": statistical_error,
+    "validation-set-guarantee": validation_set_guarantee,
+}

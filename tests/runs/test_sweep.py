@@ -1,0 +1,201 @@
+"""Order, resume, failures, limits and the words a user meets."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mindgap.core.errors import InputError
+from mindgap.core.study import Trial
+from mindgap.runs import LocalExecutor, SerialExecutor, Store, sweep
+from mindgap.runs.files import default_store
+
+
+def serial(study, store=":memory:", **options):
+    return sweep(study, store=store, executor=SerialExecutor(), progress=False, **options)
+
+
+def numbers(result) -> list[int]:
+    return [trial["number"] for trial, _ in result.records]
+
+
+def test_records_come_in_the_order_of_trials(toy, tmp_path):
+    result = sweep(toy.ToyStudy(count=12), store=tmp_path / "r.sqlite", workers=2, progress=False)
+    assert numbers(result) == list(range(12))
+    assert (result.done, result.resumed, result.failed, result.missing) == (12, 0, 0, 0)
+    assert result.complete
+    assert not result.interrupted
+    assert result.table.rows[3] == (3, 9, None)
+    assert str(result) == "toy-study: 12 done, 0 resumed, 0 failed, 0 to run"
+
+
+def test_serial_and_workers_agree(toy):
+    study = toy.ToyStudy(count=4)
+    assert serial(study).records == sweep(study, store=":memory:", workers=2, progress=False).records
+
+
+def test_a_second_sweep_runs_nothing(toy, tmp_path):
+    study = toy.ToyStudy(log=str(tmp_path / "log"))
+    first, second = (serial(study, tmp_path / "r.sqlite") for _ in range(2))
+    assert (second.done, second.resumed) == (0, 6)
+    assert second.records == first.records
+    assert len((tmp_path / "log").read_text().splitlines()) == 6
+
+
+def test_limit_then_the_rest(toy, tmp_path):
+    study, store = toy.ToyStudy(), tmp_path / "r.sqlite"
+    part = serial(study, store, limit=2)
+    assert (part.done, part.missing, part.complete) == (2, 4, False)
+    assert numbers(part) == [0, 1]
+    rest = serial(study, store)
+    assert (rest.done, rest.resumed) == (4, 2)
+
+
+def test_a_larger_study_reuses_nothing_of_another_setting(toy, tmp_path):
+    store = tmp_path / "r.sqlite"
+    serial(toy.ToyStudy(count=3), store)
+    assert serial(toy.ToyStudy(count=4), store).resumed == 0
+
+
+def test_infinity_survives_the_store(toy):
+    record = serial(toy.ToyStudy(count=1)).records[0][1]
+    assert record == {"square": 0, "odd": False, "ratio": math.inf}
+
+
+def test_an_exception_fails_its_trial_only(toy, tmp_path):
+    study = toy.ToyStudy(raises=(2,))
+    result = sweep(study, store=tmp_path / "r.sqlite", workers=2, progress=False)
+    assert (result.done, result.failed, result.complete) == (5, 1, False)
+    trial, row = result.failures[0]
+    assert trial["number"] == 2
+    assert row.error == "ValueError: no square for 2"
+    assert "in run" in row.traceback
+
+
+def test_failed_trials_are_retried_unless_told_otherwise(toy, tmp_path):
+    study, store, log = toy.ToyStudy(raises=(2,), log=str(tmp_path / "log")), tmp_path / "r.sqlite", tmp_path / "log"
+    runs = lambda: len(log.read_text().splitlines())  # noqa: E731
+    serial(study, store)
+    assert runs() == 6
+    assert serial(study, store, retry_failed=False).failed == 1
+    assert runs() == 6
+    assert serial(study, store).failed == 1
+    assert runs() == 7
+
+
+def test_a_trial_that_kills_its_workers_is_given_up_and_the_rest_goes_on(toy, tmp_path):
+    study = toy.ToyStudy(kills=(1,), pause=0.01, log=str(tmp_path / "log"))
+    result = sweep(study, store=tmp_path / "r.sqlite", workers=2, progress=False)
+    assert (result.done, result.failed) == (5, 1)
+    assert "3 attempts" in result.failures[0][1].error
+    assert "SIGKILL" in result.failures[0][1].error
+    tried = [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()]
+    assert tried.count("1") == 3
+    assert sorted(set(tried)) == ["0", "1", "2", "3", "4", "5"]
+    assert len(tried) == 6 + 2, "only the guilty trial is run again"
+
+
+def test_equal_trials_are_run_once(toy, tmp_path, monkeypatch):
+    twice = lambda _: [Trial(parameters={"number": 3})] * 2  # noqa: E731
+    monkeypatch.setattr(toy.ToyStudy, "trials", twice)
+    result = serial(toy.ToyStudy(log=str(tmp_path / "log")))
+    assert len(result.records) == 2
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_a_table_without_records_says_why(toy):
+    with pytest.raises(InputError, match="The first failure was: ValueError: no square for 0"):
+        _ = serial(toy.ToyStudy(count=1, raises=(0,))).table
+
+
+def test_an_interrupt_in_this_process_keeps_what_is_done(toy, monkeypatch):
+    plain_run = toy.ToyStudy.run
+
+    def run(self, trial):
+        if trial["number"] == 3:
+            raise KeyboardInterrupt
+        return plain_run(self, trial)
+
+    monkeypatch.setattr(toy.ToyStudy, "run", run)
+    result = serial(toy.ToyStudy())
+    assert result.interrupted
+    assert numbers(result) == [0, 1, 2]
+    assert "interrupted" in str(result)
+
+
+def test_records_must_be_plain(toy, monkeypatch):
+    for returned, words in ((5, "must return a mapping"), ({"set": {1}}, r"record.set must be plain data")):
+        monkeypatch.setattr(toy.ToyStudy, "run", lambda _self, _trial, value=returned: value)
+        failures = serial(toy.ToyStudy(count=1)).failures
+        assert words in failures[0][1].error
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"limit": -1}, "limit must be 0 or more"), ({"workers": 0}, "workers must be an integer of at least 1")],
+)
+def test_bad_numbers_are_refused(toy, options, words):
+    with pytest.raises(InputError, match=words):
+        sweep(toy.ToyStudy(), store=":memory:", progress=False, **options)
+
+
+def test_a_class_is_not_a_study(toy):
+    with pytest.raises(InputError, match=r"Pass MyStudy\(\)"):
+        sweep(toy.ToyStudy, store=":memory:")
+
+
+def test_something_without_submit_is_no_executor(toy):
+    with pytest.raises(InputError, match="executor must have a method submit"):
+        sweep(toy.ToyStudy(), store=":memory:", executor=object(), progress=False)
+
+
+def test_an_open_store_stays_open(toy):
+    with Store(":memory:") as store:
+        serial(toy.ToyStudy(), store)
+        assert len(store.records("toy-study")) == 6
+        assert [row.seed for row in store.records(toy.ToyStudy())] == list(range(6))
+        assert store.records(toy.ToyStudy(count=7)) == []
+
+
+def test_default_store(monkeypatch, tmp_path, toy):
+    monkeypatch.delenv("MINDGAP_RUNS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert default_store() == tmp_path / "cache" / "mindgap" / "runs.sqlite"
+    sweep(toy.ToyStudy(count=1), executor=SerialExecutor(), progress=False)
+    assert default_store().exists()
+    monkeypatch.setenv("MINDGAP_RUNS", str(tmp_path / "mine.sqlite"))
+    assert default_store() == tmp_path / "mine.sqlite"
+
+
+def test_progress_goes_to_standard_error(toy, capsys):
+    sweep(toy.ToyStudy(raises=(1,)), store=":memory:", executor=SerialExecutor())
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "toy-study" in err
+    assert "6/6" in err
+
+
+def test_one_executor_serves_two_sweeps(toy):
+    with LocalExecutor(1) as executor:
+        first = sweep(toy.ToyStudy(count=2), store=":memory:", executor=executor, progress=False)
+        second = sweep(toy.ToyStudy(count=3), store=":memory:", executor=executor, progress=False)
+    assert (first.done, second.done) == (2, 3)
+    assert {row.pid for row in first.rows} == {row.pid for row in second.rows} != {os.getpid()}
+
+
+def test_any_executor_of_the_standard_library_fits(toy):
+    with ThreadPoolExecutor(2) as threads:
+        assert sweep(toy.ToyStudy(), store=":memory:", executor=threads, progress=False).complete
+
+
+def test_a_sweep_is_light_and_picklable(toy):
+    result = serial(toy.ToyStudy(count=2))
+    assert pickle.loads(pickle.dumps(result)).records == result.records
+    code = "import sys, mindgap.runs; sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'tqdm')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,323 @@
+"""Contracts: every spec in the registry is held to its family's promises before its author writes a test."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import json
+import math
+import pickle
+import random
+
+import numpy as np
+import pytest
+import torch
+from cases import CASES, LAYERED, changed, mlp_classes, recipe
+from reference import REFERENCES
+from torch import nn
+
+from mindgap.cli.spec_options import from_words, to_words
+from mindgap.core.bound import Bound
+from mindgap.core.measure import INVARIANCES, Measure
+from mindgap.core.references import reference
+from mindgap.core.registry import catalogue
+from mindgap.core.remedy import Remedy
+from mindgap.core.result import Result
+from mindgap.core.study import Study
+from mindgap.core.subject import Subject
+from mindgap.runs import SerialExecutor, sweep
+from mindgap.training.fit import fit
+
+SPECS = catalogue()
+MEASURES = {**catalogue("measure"), **catalogue("bound")}
+BOUNDS, REMEDIES, STUDIES = catalogue("bound"), catalogue("remedy"), catalogue("study")
+
+
+def snapshot(subject: Subject) -> tuple[object, ...]:
+    model = subject.model
+    return (
+        {name: value.clone() for name, value in model.state_dict().items()},
+        [module.training for module in model.modules()],
+        [None if p.grad is None else p.grad.clone() for p in model.parameters()],
+        [p.requires_grad for p in model.parameters()],
+        [
+            len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
+            for module in model.modules()
+        ],
+        torch.get_rng_state(),
+        random.getstate(),
+        str(np.random.get_state()),
+    )
+
+
+def same(left: object, right: object) -> bool:
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left == right
+
+
+@pytest.mark.parametrize("name", SPECS)
+class TestEverySpec:
+    def test_is_documented_with_formula_and_reference(self, name: str) -> None:
+        words = SPECS[name].words()
+        assert words.summary.endswith(".")
+        assert words.formula
+        assert len(words.reading) > 40
+        assert words.assumes
+        assert SPECS[name].cites
+        assert all(reference(key) for key in SPECS[name].cites)
+        assert ">>>" in (SPECS[name].__doc__ or "")
+
+    def test_formula_becomes_mathml(self, name: str) -> None:
+        from latex2mathml.converter import convert
+
+        assert convert(SPECS[name].words().formula).startswith("<math")
+
+    def test_names_its_methods(self, name: str) -> None:
+        assert SPECS[name].method
+        assert all(id_[0] in "VTPKES" and id_[1:].isdigit() for id_ in SPECS[name].method)
+
+    def test_every_field_has_help_and_a_default(self, name: str) -> None:
+        for field in dataclasses.fields(SPECS[name]):
+            assert field.metadata.get("help"), field.name
+            assert field.default is not dataclasses.MISSING, field.name
+
+    def test_is_frozen_picklable_and_hashed(self, name: str) -> None:
+        spec = SPECS[name]()
+        assert pickle.loads(pickle.dumps(spec)) == spec
+        assert pickle.loads(pickle.dumps(spec)).digest == spec.digest
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            spec.name_that_is_not_there = 1
+
+    def test_round_trip_through_the_command_line(self, name: str) -> None:
+        spec = SPECS[name]()
+        assert from_words(SPECS[name], to_words(spec)) == spec
+        for field in dataclasses.fields(spec):
+            other = different(getattr(spec, field.name), field.metadata)
+            if other is not None:
+                moved = spec.replace(**{field.name: other})
+                assert from_words(SPECS[name], to_words(moved)) == moved != spec
+
+
+def different(value: object, metadata: dict[str, object]) -> object:
+    """Another allowed value of a field, or None."""
+    if metadata.get("choices"):
+        return next((choice for choice in metadata["choices"] if choice != value), None)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1 if metadata.get("high") is None else None
+    return value * 0.5 if isinstance(value, float) and value else None
+
+
+@pytest.mark.parametrize("name", MEASURES)
+class TestEveryMeasure:
+    @pytest.mark.parametrize("case", CASES)
+    def test_finite_or_undefined_with_a_reason(self, name: str, case: str) -> None:
+        result = MEASURES[name]()(CASES[case](torch.float32))
+        assert isinstance(result, Result)
+        assert result.reason if result.value is None else math.isfinite(result.value)
+        assert Result.from_json(result.to_json()) == result
+        assert result.cost["seconds"] >= 0
+
+    def test_defined_somewhere(self, name: str) -> None:
+        assert any(MEASURES[name]()(case(torch.float32)).value is not None for case in CASES.values())
+
+    @pytest.mark.parametrize("case", CASES)
+    def test_leaves_no_trace(self, name: str, case: str) -> None:
+        subject = CASES[case](torch.float32)
+        subject.model.train()
+        next(subject.model.parameters()).grad = torch.ones_like(next(subject.model.parameters()))
+        before = snapshot(subject)
+        MEASURES[name]()(subject)
+        assert same(before, snapshot(subject))
+
+    def test_leaves_no_trace_after_an_exception(self, name: str) -> None:
+        subject = mlp_classes(torch.float32)
+        subject.model.append(Bomb())
+        before = snapshot(subject)
+        with contextlib.suppress(ArithmeticError):
+            MEASURES[name]()(subject)
+        assert same(before, snapshot(subject))
+
+    def test_same_settings_same_number(self, name: str) -> None:
+        first, second = (MEASURES[name]()(mlp_classes(torch.float32)) for _ in range(2))
+        assert first.value == second.value
+        assert dict(first.terms) == dict(second.terms)
+
+    @pytest.mark.parametrize("case", CASES)
+    def test_single_precision_is_close_to_double(self, name: str, case: str) -> None:
+        single, double = (MEASURES[name]()(CASES[case](dtype)) for dtype in (torch.float32, torch.float64))
+        assert (single.value is None) == (double.value is None)
+        if single.value is not None:
+            assert single.value == pytest.approx(double.value, rel=2e-4, abs=1e-6)
+
+    @pytest.mark.parametrize("case", CASES)
+    def test_equals_brute_force(self, name: str, case: str) -> None:
+        if name not in REFERENCES:
+            pytest.skip(f"{name} has no brute-force reference")
+        result = MEASURES[name]()(CASES[case](torch.float64))
+        if result.value is not None:
+            assert result.value == pytest.approx(REFERENCES[name](CASES[case](torch.float64)), rel=1e-9, abs=1e-12)
+
+    def test_declared_invariances_hold_and_others_fail_somewhere(self, name: str) -> None:
+        measure, declared = MEASURES[name](), MEASURES[name].invariant_to
+        assert declared <= set(INVARIANCES)
+        for change in INVARIANCES:
+            pairs = [(measure(subject), measure(changed(subject, change))) for subject in layered()]
+            seen = [(a.value, b.value) for a, b in pairs if a.value is not None and b.value is not None]
+            assert seen, change
+            moved = [not math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) for a, b in seen]
+            assert any(moved) != (change in declared), (change, seen)
+
+
+class Bomb(nn.Module):
+    """Goes off in the middle of a forward pass, after leaving its mark everywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, _: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        torch.rand(3)
+        raise ArithmeticError("the bomb went off")
+
+
+def layered() -> list[Subject]:
+    return [CASES[case](torch.float64) for case in LAYERED]
+
+
+def fixed_classifier(samples: int, seed: int) -> tuple[Subject, float]:
+    """A linear classifier that knows nothing of the data, on two Gaussians: its risk has a closed form."""
+    generator = torch.Generator().manual_seed(seed)
+    model = nn.Linear(2, 2, dtype=torch.float64)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[-1.0, 0.3], [1.0, -0.3]]))
+        model.bias.zero_()
+    y = torch.arange(2 * samples) % 2
+    centre = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    x = (2 * y[:, None] - 1) * centre + torch.randn(2 * samples, 2, generator=generator, dtype=torch.float64)
+    direction = (model.weight[1] - model.weight[0]).detach()
+    risk = 0.5 * math.erfc(float(direction @ centre / direction.norm()) / math.sqrt(2))
+    initial = copy.deepcopy(model.state_dict())
+    subject = Subject(model, "cross_entropy", (x[:samples], y[:samples]), (x[samples:], y[samples:]), initial=initial)
+    return subject, risk
+
+
+def share_that_holds(bound: object, draws: int = 300) -> float:
+    problems = (fixed_classifier(100, seed) for seed in range(draws))
+    return float(np.mean([float(bound(subject)) >= risk for subject, risk in problems]))
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+class TestEveryBound:
+    def test_is_above_the_empirical_risk(self, name: str) -> None:
+        for case in CASES.values():
+            result = BOUNDS[name]()(case(torch.float64))
+            if result.value is not None:
+                assert result.value >= result.terms["empirical"]
+                assert result.value == pytest.approx(result.terms["empirical"] + result.terms["complexity"])
+                assert result.vacuous == (result.value >= result.terms["ceiling"])
+
+    def test_shrinks_with_samples(self, name: str) -> None:
+        subject, _ = fixed_classifier(100, 0)
+        assert float(BOUNDS[name]()(changed(subject, "duplication"))) < float(BOUNDS[name]()(subject))
+
+    def test_grows_as_delta_shrinks(self, name: str) -> None:
+        subject, _ = fixed_classifier(100, 0)
+        values = [float(BOUNDS[name](delta=delta)(subject)) for delta in (0.3, 0.05, 0.001)]
+        assert values == sorted(values)
+        assert values[0] < values[-1]
+
+    def test_holds_on_simulated_draws(self, name: str) -> None:
+        delta, draws = 0.1, 300
+        slack = 3 * math.sqrt(delta * (1 - delta) / draws)
+        assert share_that_holds(BOUNDS[name](delta=delta), draws) >= 1 - delta - slack
+
+    def test_is_flagged_when_test_data_were_trained_on(self, name: str) -> None:
+        subject, _ = fixed_classifier(100, 0)
+        leaky = Subject(subject.model, subject.loss, subject.train, subject.train, initial=subject.initial)
+        honest, wrong = BOUNDS[name]()(subject), BOUNDS[name]()(leaky)
+        assert honest.valid
+        if "test" in BOUNDS[name].needs:
+            assert not wrong.valid
+            assert "train data" in wrong.reason
+
+
+def test_the_simulation_finds_a_bound_that_does_not_hold() -> None:
+    def too_tight(subject: Subject) -> float:
+        return subject.mean_error("test") + 0.01
+
+    assert share_that_holds(too_tight) < 0.8
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+class TestEveryRemedy:
+    def test_zero_strength_is_plain_training_bit_for_bit(self, name: str) -> None:
+        plain, off = fit(recipe()), fit(recipe(), [REMEDIES[name]().off()])
+        assert same(plain.model.state_dict(), off.model.state_dict())
+        assert plain.history == off.history
+
+    def test_changes_training(self, name: str) -> None:
+        plain, treated = fit(recipe(epochs=30)), fit(recipe(epochs=30), [strong(name)])
+        assert not same(plain.model.state_dict(), treated.model.state_dict())
+
+    def test_is_repeatable_and_resumes_exactly(self, name: str, tmp_path: object) -> None:
+        whole = fit(recipe(), [REMEDIES[name]()], seed=3)
+        fit(recipe(epochs=2), [REMEDIES[name]()], seed=3, checkpoint=tmp_path / "run.pt")
+        resumed = fit(recipe(), [REMEDIES[name]()], seed=3, checkpoint=tmp_path / "run.pt")
+        assert same(whole.model.state_dict(), resumed.model.state_dict())
+        assert whole.history == resumed.history
+
+    def test_hands_over_weights_that_fit_the_plain_model(self, name: str) -> None:
+        treated = fit(recipe(), [REMEDIES[name]()])
+        plain = recipe().build(0)
+        plain.load_state_dict(treated.model.state_dict())
+        x = torch.randn(5, 4)
+        assert torch.equal(plain.eval()(x), treated.model(x))
+
+    def test_says_what_it_treats(self, name: str) -> None:
+        assert REMEDIES[name].treats
+        assert REMEDIES[name].strength in {field.name for field in dataclasses.fields(REMEDIES[name])}
+        assert REMEDIES[name]().on
+        assert not REMEDIES[name]().off().on
+
+
+def strong(name: str) -> Remedy:
+    """The remedy as strong as it must be to act on a tiny recipe."""
+    settings = {"early-stopping": {"patience": 1}, "gradient-clipping": {"max_norm": 0.01}}
+    return REMEDIES[name](**settings.get(name, {}))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+class TestEveryStudy:
+    def test_tiny_runs_is_repeatable_and_resumes(self, name: str, tmp_path: object) -> None:
+        study = STUDIES[name]().tiny()
+        assert isinstance(study, Study)
+        first = study.run(study.trials()[0])
+        assert json.loads(json.dumps(first)) == json.loads(json.dumps(study.run(study.trials()[0])))
+        path = tmp_path / "store.sqlite"
+        part = sweep(study, store=path, executor=SerialExecutor(), limit=1, progress=False)
+        assert len(part.records) == 1
+        whole = sweep(study, store=path, executor=SerialExecutor(), progress=False)
+        assert whole.complete
+        assert whole.resumed == 1
+        assert whole.table.rows
+        assert len(whole.table.columns) == len(whole.table.rows[0])
+
+    def test_trials_are_distinct_plain_data(self, name: str) -> None:
+        trials = STUDIES[name]().trials()
+        words = {json.dumps([trial.parameters, trial.seed], sort_keys=True) for trial in trials}
+        assert len(words) == len(trials)
+
+
+def test_families_are_what_they_say() -> None:
+    assert all(issubclass(cls, Measure) for cls in MEASURES.values())
+    assert all(issubclass(cls, Bound) for cls in BOUNDS.values())
+    assert not set(catalogue("measure")) & set(BOUNDS)
