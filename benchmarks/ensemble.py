@@ -48,7 +48,14 @@ class Case:
     def own(self) -> tuple[Fitted, ...]:
         return ensemble(self.recipe, self.seeds, sample_weights=self.sample_weights, keep_history=self.keep_history)
 
+    def warm_up(self) -> None:
+        brief = dataclasses.replace(self, recipe=self.recipe.replace(epochs=1), seeds=self.seeds[:2], peer_members=2)
+        if self.sample_weights is not None:
+            brief = dataclasses.replace(brief, sample_weights=self.sample_weights[:2])
+        brief.own(), brief.peer()
+
     def run(self) -> dict[str, Any]:
+        self.warm_up()
         peer, own, error = [0.0, 0.0], [0.0, 0.0], 0.0
         for _ in range(self.repeats):
             members, *own_time = timing.timed(self.own)

@@ -71,7 +71,7 @@ def show(row: Mapping[str, Any]) -> None:
     verdict = "ok  " if row["cpu_ratio"] >= row["wanted_ratio"] else "SLOW"
     print(
         f"{verdict} {row['name']}: {row['cpu_ratio']:.1f}x CPU, {row['wall_ratio']:.1f}x wall "
-        f"(wanted {row['wanted_ratio']:g}x; {row['peer_cpu_seconds']:.2f} s against {row['own_cpu_seconds']:.3f} s CPU). "
+        f"(wanted {row['wanted_ratio']:g}x; {row['peer_cpu_seconds']:.2f} s to {row['own_cpu_seconds']:.3f} s CPU). "
         f"{row['note']}",
         flush=True,
     )

@@ -8,6 +8,7 @@ import textwrap
 from typing import Any
 
 from mindgap.cli.output import write, write_json
+from mindgap.cli.plain_math import plain_math
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +59,9 @@ def _limited(field: dataclasses.Field[Any]) -> bool:
 def _text(facts: dict[str, Any]) -> str:
     title = f"{facts['name']}  ({facts['family']}, {', '.join(facts['methods'])})"
     parts = [title, "─" * len(title), _wrapped(facts["summary"]), ""]
-    for head in ("formula", "reading", "assumes"):
-        parts += [head.capitalize(), _wrapped(facts[head], "  "), ""]
+    shown = {"Formula": plain_math(facts["formula"]), "Reading": facts["reading"], "Assumes": facts["assumes"]}
+    for head, text in shown.items():
+        parts += [head, _wrapped(text.replace("``", ""), "  "), ""]
     if facts["settings"]:
         parts.append("Settings")
         parts += [_setting(setting) for setting in facts["settings"]] + [""]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterable
 from types import ModuleType
@@ -41,6 +40,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
     >>> str(unknown_name("measure", "magin", ["margin", "gap"]))
     "measure must be one of the known names, got 'magin'. Did you mean 'margin'?"
     """
+    import difflib  # only a misspelt name pays for it
+
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."

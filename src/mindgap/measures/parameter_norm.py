@@ -21,7 +21,7 @@ class ParameterNorm(Measure):
     'lower'
     """
 
-    method = ("P6", "E9")
+    method = ("P6",)
     cites = ("jiang2020fantastic",)
     direction = "lower"
     invariant_to = frozenset({"sample-order", "unit-permutation", "duplication"})

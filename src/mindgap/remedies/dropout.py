@@ -29,7 +29,7 @@ class Dropout(Remedy):
     0.3
     """
 
-    method = ("E5", "P9")
+    method = ("E5",)
     cites = ("srivastava2014dropout",)
     strength = "rate"
     treats = "units that rely on each other to memorise"

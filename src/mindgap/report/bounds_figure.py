@@ -8,24 +8,24 @@ from typing import Any
 
 from mindgap.report import wording
 from mindgap.report.parts import Card
-from mindgap.report.style import GREY, SKY, TRAIN, Figure, axis_title, figure, named, upright
+from mindgap.report.style import SKY, TRAIN, Figure, axis_title, figure, named, upright
 
-HATCH = {"fgcolor": "#8a93a1", "size": 6}
+HATCH = {"fgcolor": "#ffffff", "fgopacity": 0.7, "size": 7, "fillmode": "overlay"}
 WIDEST = 1.3  # how far beyond the ceiling the axis goes; a vacuous bound may be a million
 
 
 def bounds_chart(cards: Sequence[Card]) -> Figure | None:
-    """Stacked bars, the tightest bound on top; bounds that are broken or vacuous are grey and hatched."""
+    """Stacked bars, the tightest bound that holds on top; those broken or vacuous are grey and hatched."""
     drawn = [card for card in cards if card.defined and 0 < card.result.terms.get("ceiling", 0) < math.inf]
     if not drawn:
         return None
-    drawn.sort(key=share)
+    drawn.sort(key=lambda card: (not card.guarantees, share(card)))
     unit = "error rate" if all(card.result.terms["ceiling"] == 1 for card in drawn) else "loss, as a share of the worst"
     x = {"title": axis_title(f"bound on the {unit} (beyond 100 % it says nothing)"), "tickformat": ".0%"}
     return figure(
         [
-            _part(drawn, "empirical", "seen on the data", TRAIN),
-            _part(drawn, "complexity", "price of generalizing", SKY),
+            _part(drawn, "empirical", "seen on the data", TRAIN, "#9aa3b0"),
+            _part(drawn, "complexity", "price of generalizing", SKY, "#d5dae1"),
         ],
         height=110 + 38 * len(drawn),
         x={**x, "range": [0, WIDEST]},
@@ -41,7 +41,7 @@ def share(card: Card) -> float:
     return float(card.result) / card.result.terms["ceiling"]
 
 
-def _part(cards: Sequence[Card], part: str, name: str, colour: str) -> dict[str, Any]:
+def _part(cards: Sequence[Card], part: str, name: str, colour: str, grey: str) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
@@ -49,7 +49,7 @@ def _part(cards: Sequence[Card], part: str, name: str, colour: str) -> dict[str,
         "y": list(range(len(cards))),
         "x": [card.result.terms.get(part, 0.0) / card.result.terms["ceiling"] for card in cards],
         "marker": {
-            "color": [colour if card.guarantees else GREY for card in cards],
+            "color": [colour if card.guarantees else grey for card in cards],
             "pattern": {"shape": ["" if card.guarantees else "/" for card in cards], **HATCH},
         },
         "width": 0.6,

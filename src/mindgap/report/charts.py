@@ -16,6 +16,7 @@ from mindgap.report.style import Figure
 if TYPE_CHECKING:
     from mindgap.report.build import Report
 
+PLURAL = {"margin": "margins", "loss": "losses"}
 Charts = dict[str, list["Chart"]]
 
 
@@ -82,7 +83,9 @@ def _gap(report: Report) -> list[Chart]:
 def _curves(report: Report) -> list[Chart]:
     captions = {
         "loss": ("Loss", "One run, evaluated without dropout and the like after every epoch."),
-        "error": ("Error", "The band is the 95 % interval of the test error, from the number of test samples."),
+        "error": ("Error", "The band is the 95 % interval of the test error, from the number of test samples.")
+        if report.facts.test_samples
+        else ("Error", "One run."),
     }
     drawn = {name: figures.training_curve(report.curves, name, report.facts) for name in captions}
     return [
@@ -104,7 +107,9 @@ def _bounds(report: Report) -> list[Chart]:
     if figure is None:
         return []
     values = ", ".join(f"{card.title} {wording.number(card.result.value)}" for card in report.bounds if card.defined)
-    caption = "Tightest on top. Grey and hatched: an assumption is broken, or the bound says nothing."
+    caption = (
+        "Tightest on top, those that hold first. Grey and hatched: an assumption is broken, or the bound says nothing."
+    )
     return [Chart(key="bounds", title="Bounds", caption=caption, alt=f"Bar chart: {values}.", figure=figure, wide=True)]
 
 
@@ -133,9 +138,9 @@ def _spread(report: Report) -> list[Chart]:
         drawn.append(
             Chart(
                 key="spread",
-                title=f"{report.spread.quantity.capitalize()}s of all samples",
+                title=f"{PLURAL[report.spread.quantity].capitalize()} of all samples",
                 caption=caption,
-                alt=f"Histogram of the {report.spread.quantity}s of train and test samples.",
+                alt=f"Histogram of the {PLURAL[report.spread.quantity]} of train and test samples.",
                 figure=spread_figures.spread_lines(report.spread),
                 wide=True,
             )
@@ -151,7 +156,9 @@ def _classes(report: Report) -> list[Chart]:
     errors = Chart(
         key="classes",
         title=f"Error by class ({classes.which} data)",
-        caption=f"The {spread_figures.MOST_CLASSES} worst classes." if many else "All classes.",
+        caption=f"The {spread_figures.MOST_CLASSES} worst classes."
+        if many
+        else "Share of wrong answers among a class's samples.",
         alt="Bar chart of the error rate of every class, with intervals.",
         figure=spread_figures.class_errors(classes),
         wide=not classes.confusion,

@@ -17,6 +17,7 @@ from mindgap.report.style import (
     BARE,
     GREEN,
     MUTED,
+    QUIET,
     TEST,
     TRAIN,
     Figure,
@@ -51,12 +52,12 @@ def gap_bar(facts: Facts, gap: Result) -> Figure:
         "x": [value, facts.test_error or 0.0, facts.train_error],
         "marker": {"color": [AMBER, TEST, TRAIN]},
         "width": 0.55,
-        "error_x": whiskers([above, above, 0.0], [below, below, 0.0]),
+        "error_x": whiskers([above, above, None], [below, below, None]),
         "hovertemplate": "%{y}: %{x:.4~g}<extra></extra>",
     }
     x = {"title": axis_title(f"{unit} (bars: {wording.level(gap.interval)} interval)"), "rangemode": "tozero"}
     x |= {"tickformat": ".1~%"} if facts.rate else {}
-    return figure([trace], height=210, x=x, y={"ticks": ""}, showlegend=False, margin=BARE)
+    return figure([trace], height=210, x=x, y=QUIET, showlegend=False, margin=BARE)
 
 
 def _arms(value: float, result: Result) -> tuple[float, float]:
@@ -83,14 +84,20 @@ def training_curve(curves: Sequence[Mapping[str, float]], quantity: str, facts: 
 def _sampling_band(epochs: Sequence[float], values: Sequence[float], samples: int) -> dict[str, Any]:
     ends = [proportion_interval(round(value * samples), samples) for value in values]
     edge = [*(end.high for end in ends), *(end.low for end in reversed(ends))]
-    return band([*epochs, *reversed(epochs)], edge, TEST, "95 % interval")
+    return band([*epochs, *reversed(epochs)], edge, TEST, "95 % interval") | {"legendrank": 2000}
 
 
 def _turn(curves: Sequence[Mapping[str, float]]) -> list[dict[str, Any]]:
     turn = turning_point(curves)
     if turn is None:
         return []
-    text = {"text": f"lowest {turn.which} loss", "textangle": 0, "textposition": "end", "xanchor": "left"}
+    text = {
+        "text": f"lowest {turn.which} loss",
+        "textangle": 0,
+        "textposition": "end",
+        "xanchor": "left",
+        "yanchor": "top",
+    }
     return [upright(turn.epoch, dash="dot", colour=MUTED, label={**text, "font": {"size": 11, "color": MUTED}})]
 
 

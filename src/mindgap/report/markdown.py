@@ -24,7 +24,10 @@ def text(report: Report) -> str:
         _section(
             "Measures", _table(terminal.MEASURE_HEAD, [terminal.measure_row(c) for c in report.measures if c.defined])
         ),
-        _section("Bounds", _table(terminal.BOUND_HEAD, [terminal.bound_row(c) for c in terminal.tightest_first(report.bounds)])),
+        _section(
+            "Bounds",
+            _table(terminal.BOUND_HEAD, [terminal.bound_row(c) for c in terminal.tightest_first(report.bounds)]),
+        ),
         _section("Not measured here", _items(missing)),
         f"*mindgap {report.provenance.get('mindgap', '')}, {report.created[:10]}*",
     ]

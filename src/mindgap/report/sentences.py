@@ -95,11 +95,11 @@ def bound(facts: Facts, cards: Sequence[Card]) -> str:
 def _guarantee(facts: Facts, card: Card) -> str:
     result = card.result
     confidence = 1 - float(result.provenance.get("parameters", {}).get("delta", 0.05))
-    rate = facts.rate and result.terms.get("ceiling") == 1
-    value = wording.percent(float(result)) if rate else wording.number(float(result))
+    value = wording.bounded(result, facts, result.value)
+    what = "error" if "%" in value else "loss"
     return (
-        f"With {wording.percent(confidence)} confidence the {'error' if rate else 'loss'} on unseen data is below "
-        f"{value} (bound: {card.title}), provided that nothing was chosen by looking at the test data."
+        f"With {wording.percent(confidence)} confidence the {what} on unseen data is below {value} "
+        f"(bound: {card.title}), provided that nothing was chosen by looking at the test data."
     )
 
 

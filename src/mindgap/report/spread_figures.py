@@ -65,7 +65,6 @@ def confusion(classes: Classes) -> Figure | None:
     }
     tick: dict[str, Any] = {
         **named(classes.names, LONGEST_CLASS),
-        "zeroline": False,
         "range": [-0.5, len(places) - 0.5],
     }
     y = {**tick, "title": axis_title("true class"), "range": [len(places) - 0.5, -0.5]}

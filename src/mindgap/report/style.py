@@ -14,6 +14,7 @@ CYCLE = (TRAIN, TEST, GREEN, AMBER, PINK, SKY)
 INK, MUTED, LINE, GREY = "#1f2733", "#5b6472", "#e6e9ee", "#b9c0cb"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 BARE = {"l": 8, "r": 16, "t": 8, "b": 8}  # margins of a figure without a legend
+QUIET = {"ticks": "", "showgrid": False, "zeroline": False}  # an axis of names
 LONGEST_NAME = 28  # characters of a label; longer ones would leave no room for the bars
 
 
@@ -44,7 +45,15 @@ def figure(
         "font": {"family": FONT, "size": 13, "color": INK},
         "margin": {"l": 8, "r": 16, "t": 36, "b": 8},
         "hoverlabel": {"font": {"family": FONT}},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
+        "showlegend": True,
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "xanchor": "left",
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
         "xaxis": {**axis, **x},
         "yaxis": {**axis, **y},
         **more,
@@ -90,7 +99,7 @@ def band(x: Sequence[float], y: Sequence[float], colour: str, name: str) -> dict
     }
 
 
-def whiskers(above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
+def whiskers(above: Sequence[float | None], below: Sequence[float | None]) -> dict[str, Any]:
     """Error bars of unequal arms."""
     return {
         "type": "data",
@@ -111,4 +120,4 @@ def upright(x: float, *, dash: str = "dash", colour: str = INK, **more: Any) -> 
 
 def named(names: Sequence[str], longest: int = LONGEST_NAME) -> dict[str, Any]:
     """Ticks 0, 1, 2 … that carry names; as categories, equal names would fall together."""
-    return {"tickvals": list(range(len(names))), "ticktext": [clean(name, longest) for name in names], "ticks": ""}
+    return {"tickvals": list(range(len(names))), "ticktext": [clean(name, longest) for name in names], **QUIET}

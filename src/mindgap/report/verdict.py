@@ -63,4 +63,4 @@ def headline(kind: str, facts: Facts) -> str:
 def _rate(facts: Facts, value: float, where: str) -> str:
     if facts.rate:
         return f"{wording.percent(value)} wrong on {where}"
-    return f"a loss of {wording.number(value)} on {where}"
+    return f"loss {wording.number(value, 3)} on {where}"

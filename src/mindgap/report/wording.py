@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mindgap.core.result import Interval
+from mindgap.core.result import Interval, Result
 from mindgap.report.parts import Facts
 
 ABBREVIATIONS = {"kl", "pac", "mlp", "sam", "svd", "vc", "ntk", "pca", "sgd", "swa", "iou", "vib"}
@@ -22,8 +22,8 @@ def title(name: str) -> str:
     return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 
 
-def number(value: float | None) -> str:
-    """Four digits that matter.
+def number(value: float | None, digits: int = 4) -> str:
+    """Four digits that matter, or fewer.
 
     >>> number(4810.0), number(0.03125), number(1.5e12), number(None), number(math.inf)
     ('4,810', '0.03125', '1.5e+12', '—', '∞')
@@ -32,7 +32,7 @@ def number(value: float | None) -> str:
         return "—"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    text = f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
+    text = f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.{digits}g}"
     return text.replace("-", "−", 1) if value < 0 else text
 
 
@@ -62,16 +62,23 @@ def error(facts: Facts, value: float) -> str:
     return percent(value) if facts.rate else number(value)
 
 
-def gap(facts: Facts, value: float) -> str:
+def gap(facts: Facts, value: float, unit: str = "percentage points") -> str:
     """A difference of errors: percentage points, or loss."""
-    return f"{_hundredfold(value, _decimals(value))} percentage points" if facts.rate else number(value)
+    return f"{_hundredfold(value, _decimals(value))} {unit}" if facts.rate else number(value)
 
 
-def ends(facts: Facts, interval: Interval, joint: str = "and", unit: str = "") -> str:
+def ends(facts: Facts, interval: Interval, joint: str = "and") -> str:
     """The two ends of an interval of errors, both as exact as the larger needs."""
     decimals = max(_decimals(max(abs(interval.low), abs(interval.high))), 1)
     low, high = (_hundredfold(e, decimals) if facts.rate else number(e) for e in (interval.low, interval.high))
-    return f"{low} {joint} {high}{unit if facts.rate else ''}"
+    return f"{low} {joint} {high}"
+
+
+def bounded(result: Result, facts: Facts, value: float | None) -> str:
+    """A part of a bound: per cent where the worst loss is one, the loss otherwise."""
+    if value is None or value >= 10 or not facts.rate or result.terms.get("ceiling") != 1:
+        return number(value)
+    return percent(value)
 
 
 def level(interval: Interval | None) -> str:

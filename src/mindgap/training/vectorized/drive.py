@@ -137,9 +137,13 @@ class Drive:
             return [() for _ in self.ends]
         columns = self.running.t().tolist()
         return [
-            tuple(
-                {"epoch": float(k + 1), "running_loss": columns[m][k], **self.curves.row(k + 1, m)}
-                for k in range(end.epochs)
-            )
-            for m, end in enumerate(self.ends)
+            self._history(m, column[: end.epochs])
+            for m, (column, end) in enumerate(zip(columns, self.ends, strict=True))
         ]
+
+    def _history(self, member: int, losses: list[float]) -> tuple[dict[str, float], ...]:
+        rows = tuple({"epoch": float(k), "running_loss": loss} for k, loss in enumerate(losses, 1))
+        for epoch in self.curves.rows:
+            if epoch <= len(rows):
+                rows[epoch - 1].update(self.curves.row(epoch, member))
+        return rows

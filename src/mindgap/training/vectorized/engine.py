@@ -48,7 +48,10 @@ class Engine(abc.ABC):
 
     def running_losses(self, out: Tensor) -> None:
         """The mean loss of the epoch's samples, as they were seen."""
-        torch.mv(self.losses.t(), self._shares, out=out)
+        if len(self.losses) == 1:
+            out.copy_(self.losses[0])
+        else:
+            torch.mv(self.losses.t(), self._shares, out=out)
 
     def outputs(self, inputs: Inputs) -> Tensor:
         """What the models give in evaluation mode, (members, samples, …)."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mindgap.core.loss import Loss
-from mindgap.training.vectorized.stages import Program, aten
+from mindgap.training.vectorized.stages import Operation, Program, aten
 
 
 class Ends:
@@ -38,6 +38,11 @@ class Ends:
         return [*self.weigh(elements), add_up]
 
 
+def scaled(tensor: Tensor, factor: float) -> Operation:
+    """Multiply in place; a tensor of the same type is twice as fast a factor as a Python number."""
+    return functools.partial(tensor.mul_, torch.full((), factor, dtype=tensor.dtype, device=tensor.device))
+
+
 def squared(ends: Ends) -> Program:
     """Mean squared error; the value is a dot product of the residuals with the weighted residuals."""
     residual, pull, count = torch.empty_like(ends.gradient), ends.gradient, ends.count
@@ -50,7 +55,7 @@ def squared(ends: Ends) -> Program:
         functools.partial(torch.sub, ends.output, ends.target, out=residual),
         *weigh,
         functools.partial(torch.baddbmm, value, row, column, beta=0, alpha=1 / count, out=value),
-        functools.partial(pull.mul_, 2 / count),
+        scaled(pull, 2 / count),
     ]
 
 
@@ -63,7 +68,7 @@ def absolute(ends: Ends) -> Program:
         elements.abs_,
         *ends.total(elements, ends.count),
         *ends.weigh(pull),
-        functools.partial(pull.mul_, 1 / ends.count),
+        scaled(pull, 1 / ends.count),
     ]
 
 
@@ -77,7 +82,7 @@ def huber(ends: Ends) -> Program:
         functools.partial(aten.huber_loss.out, ends.output, target, 0, 1.0, out=elements),
         *ends.total(elements, ends.count),
         *ends.weigh(pull),
-        functools.partial(pull.mul_, 1 / ends.count),
+        scaled(pull, 1 / ends.count),
     ]
 
 
@@ -92,7 +97,7 @@ def logistic(ends: Ends) -> Program:
         functools.partial(torch.sigmoid, ends.output, out=pull),
         functools.partial(pull.sub_, ends.target),
         *ends.weigh(pull),
-        functools.partial(pull.mul_, 1 / ends.count),
+        scaled(pull, 1 / ends.count),
     ]
 
 
@@ -109,7 +114,7 @@ def entropic(ends: Ends) -> Program:
         pull.exp_,
         functools.partial(pull.scatter_add_, 1, labels, minus),
         *ends.weigh(pull),
-        functools.partial(pull.mul_, 1 / ends.batch),
+        scaled(pull, 1 / ends.batch),
     ]
 
 

@@ -15,6 +15,7 @@ class Orders:
         self.samples, self.batch_size, self.seeds = samples, batch_size, seeds
         self._generator = torch.Generator()
         self._places = torch.arange(samples).repeat(len(seeds), 1)
+        self._rows = list(self._places)
 
     @property
     def full(self) -> bool:
@@ -30,7 +31,7 @@ class Orders:
     def places(self, epoch: int) -> Tensor:
         """The epoch's order of samples, (members, samples); the tensor is reused by the next call."""
         if not self.full:
-            for row, seed in zip(self._places, self.seeds, strict=True):
+            for row, seed in zip(self._rows, self.seeds, strict=True):
                 self._generator.manual_seed(epoch_seed(seed, epoch))
                 torch.randperm(self.samples, generator=self._generator, out=row)
         return self._places

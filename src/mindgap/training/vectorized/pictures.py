@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +40,7 @@ class Patches(Picture):
         padded, patches, columns = self._buffers(pictures)
         (up, left), (height, width) = _pair(self.layer.padding), pictures.shape[2:]
         padded[:, :, up : up + height, left : left + width] = pictures
-        columns[: len(patches.flatten(0, 2))].view(patches.shape).copy_(patches)
+        columns[: math.prod(patches.shape[:3])].view(patches.shape).copy_(patches)
         self._columns = columns.flatten(1)
         shape = (self.layer.out_channels, *patches.shape[3:])
         return torch.mm(self.filters[member], self._columns).view(shape).transpose(0, 1)

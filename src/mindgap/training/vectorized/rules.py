@@ -90,26 +90,44 @@ class SGD(Rule):
 class Adam(Rule):
     """Adam; weight decay enters the gradient."""
 
+    fused = getattr(torch, "_fused_adam_", None)  # torch's own one-pass kernel, where this version has it
+
     def __init__(self, store: Store, weight_decay: Number, settings: Mapping[str, Any]) -> None:
         super().__init__(store, weight_decay, settings)
         (self.first, self.second), self.epsilon = settings["betas"], settings["eps"]
         self._remember(2)
         self._scale = torch.empty_like(self.point)
+        self._count = torch.zeros((), dtype=torch.float32)
 
     def step(self) -> None:
         """One update."""
-        self._decay_gradient()
         self.count += 1
+        if self.fused is None or isinstance(self.rate, Tensor) or isinstance(self.weight_decay, Tensor):
+            self._by_hand()
+        else:
+            self._at_once(self.rate, self.weight_decay)
+
+    def _at_once(self, rate: float, weight_decay: float) -> None:
+        mean, square = ([tensor] for tensor in self.memory)
+        options = {"lr": rate, "beta1": self.first, "beta2": self.second, "weight_decay": weight_decay}
+        options |= {"eps": self.epsilon, "amsgrad": False, "maximize": False}
+        type(self).fused([self.point], [self.gradient], mean, square, [], [self._count.fill_(self.count)], **options)
+
+    def _by_hand(self) -> None:
+        self._decay_gradient()
         mean, square = self.memory
+        correction = math.sqrt(1 - self.second**self.count)
         mean.lerp_(self.gradient, 1 - self.first)
         square.mul_(self.second).addcmul_(self.gradient, self.gradient, value=1 - self.second)
         torch.sqrt(square, out=self._scale)
-        self._scale.div_(math.sqrt(1 - self.second**self.count)).add_(self.epsilon)
-        self._descend_quotient(mean, self._scale, 1 / (1 - self.first**self.count))
+        self._scale.add_(self.epsilon * correction)
+        self._descend_quotient(mean, self._scale, correction / (1 - self.first**self.count))
 
 
 class AdamW(Adam):
     """Adam with weight decay that shrinks the weights themselves."""
+
+    fused = getattr(torch, "_fused_adamw_", None)
 
     def _decay_gradient(self) -> None:
         shrink = self.rate * self.weight_decay

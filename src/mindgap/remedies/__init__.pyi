@@ -1,0 +1,7 @@
+# Written by mindgap.core.stubs; do not edit.
+from mindgap.remedies.dropout import Dropout as Dropout
+from mindgap.remedies.early_stopping import EarlyStopping as EarlyStopping
+from mindgap.remedies.gradient_clipping import GradientClipping as GradientClipping
+from mindgap.remedies.weight_decay import WeightDecay as WeightDecay
+
+__all__: list[str]

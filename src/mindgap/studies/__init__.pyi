@@ -1,0 +1,4 @@
+# Written by mindgap.core.stubs; do not edit.
+from mindgap.studies.batch_size_gap import BatchSizeGap as BatchSizeGap
+
+__all__: list[str]
