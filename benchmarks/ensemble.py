@@ -1,7 +1,8 @@
 """Many members at once against the loop that a user would write: one model after the other.
 
 Both sides start from the same weights, see the same batches and end at the same weights (asserted to 1e-4 of their
-norm). Times are CPU seconds of the whole job, from the seeds to the trained models, with one thread.
+norm). Times are CPU seconds of the whole job, from the seeds to the trained models, with one thread; neither side
+keeps curves.
 
     python benchmarks/ensemble.py --json ensemble.json
 """
@@ -38,7 +39,6 @@ class Case:
     sample_weights: Tensor | None = None
     peer_members: int | None = None  # a loop that would take hours is timed on a part and scaled
     repeats: int = 1
-    keep_history: bool = True
 
     def peer(self) -> list[nn.Module]:
         count = self.peer_members or len(self.seeds)
@@ -46,7 +46,7 @@ class Case:
         return [plain_loop(self, seed, row) for seed, row in zip(self.seeds[:count], rows, strict=True)]
 
     def own(self) -> tuple[Fitted, ...]:
-        return ensemble(self.recipe, self.seeds, sample_weights=self.sample_weights, keep_history=self.keep_history)
+        return ensemble(self.recipe, self.seeds, sample_weights=self.sample_weights, keep_history=False)
 
     def warm_up(self) -> None:
         brief = dataclasses.replace(self, recipe=self.recipe.replace(epochs=1), seeds=self.seeds[:2], peer_members=2)
@@ -133,7 +133,7 @@ def cases() -> list[Case]:
             100,
             Recipe(
                 model=lambda: MLP((1, 8, 1), "tanh"), train=(line, line.sin()), loss="mse", optimizer="adam",
-                learning_rate=0.01, epochs=600, batch_size=16,
+                learning_rate=0.01, epochs=1200, batch_size=16,
             ),
             range(40),
             F.mse_loss,
@@ -149,7 +149,6 @@ def cases() -> list[Case]:
             F.mse_loss,
             sample_weights=weights,
             peer_members=100,
-            keep_history=False,
         ),
         Case(
             "8 seeds of LeNet-5, 28 x 28, batches of 64",

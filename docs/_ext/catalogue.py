@@ -1,5 +1,6 @@
 """Writes ``docs/catalogue`` when a build starts: one page a spec, from the registry. No list is kept by hand."""
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import parts
 from markup import join, table, toctree
 from spec_page import linked, page
 
+import mindgap
 from mindgap.core.references import bibliography
 from mindgap.core.registry import ROOMS, catalogue
 from mindgap.runs import load_results, results_page
@@ -133,6 +135,13 @@ def _result(path):
     return join(results_page(load_results(path)).rstrip(), charts)
 
 
+def digest():
+    """Changes with the package and with the code that writes these pages: then every page is read again."""
+    files = [*Path(mindgap.__file__).parent.rglob("*.py"), *Path(__file__).parent.glob("*.py")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
+
+
 def setup(app):
+    app.add_config_value("built_from", digest(), "env", str)
     app.connect("builder-inited", lambda app: write(app.srcdir))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -66,8 +66,12 @@ def data_sets():
     names = {}
     for name, loader in sorted(_LOADERS.items()):
         names.setdefault(loader.func if isinstance(loader, functools.partial) else loader, []).append(f"`{name}`")
-    rows = [(", ".join(called), _summary(made), _origin(made), _cite(made)) for made, called in names.items()]
-    return table(("name", "what", "from", "source"), rows)
+    return join(*(f"{', '.join(called)}\n: {_described(made)}" for made, called in names.items()))
+
+
+def _described(function):
+    cited = _cite(function)
+    return f"{_summary(function)} {_origin(function)}" + (f" *{cited.rstrip('.')}.*" if cited else "")
 
 
 def _origin(function):
@@ -75,8 +79,8 @@ def _origin(function):
     addresses = [value.url if isinstance(value, Remote) else value for value in constants]
     hosts = {urllib.parse.urlsplit(text).hostname for text in addresses if str(text).startswith("https://")}
     if hosts:
-        return ", ".join(sorted(hosts))
-    return "the package itself" if hasattr(inspect.getmodule(function), "FILE") else "a generator"
+        return f"Downloaded from {', '.join(sorted(hosts))}."
+    return "Comes with the package." if hasattr(inspect.getmodule(function), "FILE") else "Generated."
 
 
 def _cite(function):

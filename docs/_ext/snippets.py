@@ -43,7 +43,7 @@ def outputs(text):
             capture_output=True,
             text=True,
             cwd=folder,
-            env={**os.environ, "COLUMNS": "96", "XDG_CACHE_HOME": folder},
+            env={**os.environ, "COLUMNS": "96", "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": folder},
         )
     if done.returncode:
         raise RuntimeError(f"A block of the page failed:\n{done.stderr}")
@@ -82,12 +82,13 @@ def _commands(code):
 
 
 def setup(app):
+    app.add_config_value("run_snippets", True, "env", bool)
     app.connect("source-read", _read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def _read(app, name, content):
-    if name in EXECUTED:
+    if app.config.run_snippets and name in EXECUTED:
         content[0] = with_outputs(content[0])
 
 

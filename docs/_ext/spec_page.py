@@ -91,11 +91,14 @@ def _facts(cls):
 
 
 def _measured(cls):
-    others = [CHANGES[change] for change in INVARIANCES if change not in cls.invariant_to]
+    others = [CHANGES.get(change, change) for change in INVARIANCES if change not in cls.invariant_to]
     return [
-        ("Direction", DIRECTIONS[cls.direction]),
+        *([("Direction", DIRECTIONS[cls.direction])] if cls.family == "measure" else []),
         ("Needs", ", ".join(NEEDS.get(need, need) for need in sorted(cls.needs)) or "only the model and train data"),
-        ("Unchanged by", ", ".join(CHANGES[change] for change in INVARIANCES if change in cls.invariant_to) or "—"),
+        (
+            "Unchanged by",
+            ", ".join(CHANGES.get(change, change) for change in INVARIANCES if change in cls.invariant_to) or "—",
+        ),
         ("Changed by", ", ".join(others) or "—"),
         ("Cost", cls.cost),
     ]
@@ -149,10 +152,11 @@ def command(cls):
         return f"mindgap examine my_model.py:make_subject --measure {cls.name}\n{more}"
     if cls.family == "bound":
         numbers = " ".join(f"--{name.replace('_', '-')} {name.upper()}" for name in _required(cls))
-        return f"mindgap bound {cls.name} {numbers}\nmindgap bound {cls.name} --subject my_model.py:make_subject\n{more}"
+        return (
+            f"mindgap bound {cls.name} {numbers}\nmindgap bound {cls.name} --subject my_model.py:make_subject\n{more}"
+        )
     if cls.family == "remedy":
-        settings = ",".join(f"{field.name}={field.default}" for field in dataclasses.fields(cls))
-        return f"mindgap train --data digits --remedy {cls.name}{':' + settings if settings else ''}\n{more}"
+        return f"mindgap train --data digits --remedy {cls.name}:{cls.strength}={getattr(cls(), cls.strength)}\n{more}"
     return f"mindgap run {cls.name} --tiny\nmindgap run {cls.name} --help\n{more}"
 
 

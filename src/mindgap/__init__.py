@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mindgap.core.registry import find as find
     from mindgap.core.result import Result as Result
     from mindgap.core.subject import Subject as Subject
-    from mindgap.examine import examine as examine
+    from mindgap.jobs.examine import examine as examine
     from mindgap.report import Report as Report
     from mindgap.runs import sweep as sweep
     from mindgap.training.ensemble import ensemble as ensemble
@@ -35,7 +35,7 @@ _HOMES = {
     "Subject": "mindgap.core.subject",
     "catalogue": "mindgap.core.registry",
     "ensemble": "mindgap.training.ensemble",
-    "examine": "mindgap.examine",
+    "examine": "mindgap.jobs.examine",
     "find": "mindgap.core.registry",
     "fit": "mindgap.training.fit",
     "sweep": "mindgap.runs",
@@ -51,7 +51,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'mindgap' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value  # a submodule of the same name (mindgap.examine) must not shadow the function
+    globals()[name] = value
     return value
 
 

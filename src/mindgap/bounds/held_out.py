@@ -16,6 +16,7 @@ class HeldOutBound(Bound, abc.ABC, abstract=True):
     """A bound for a model that does not depend on the test data, with a loss in [0, 1]."""
 
     direction = "lower"
+    basis = "held-out errors"
     needs = frozenset({"test"})
     invariant_to = frozenset({"sample-order", "unit-permutation", "relu-rescaling", "output-scaling"})
 

@@ -38,6 +38,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage."""
+        choice = re.match(r"argument COMMAND: invalid choice: '([^']*)'", message)
+        if choice:
+            raise unknown_name("command", choice[1], COMMANDS) from None
         stray = re.match(r"unrecognized arguments: (\S+)", message)
         if stray and stray[1].startswith("--"):
             raise unknown_name("option", stray[1].split("=")[0], self.known()) from None
@@ -49,12 +52,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
-    """Builds the parser of the chosen command only, and advises on misspelt ones."""
+    """Builds the parser of the chosen command only."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, _: str | None = None) -> None:
         name = values[0]
-        if name not in COMMANDS:
-            raise unknown_name("command", name, COMMANDS)
         module = importlib.import_module(f"mindgap.cli.{name}_command")
         command = Parser(prog=f"{parser.prog} {name}", description=module.__doc__)
         module.add(command)

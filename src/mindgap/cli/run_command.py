@@ -64,7 +64,5 @@ def _sweep(study: Any, chosen: argparse.Namespace) -> int:
     for failure in swept.failures[:5]:
         note(f"A trial failed: {failure[1].error}")
     if not swept.complete:
-        note(
-            f"{len(swept.records)} of {len(swept.trials)} trials are done and kept; run the same command again to go on."
-        )
+        note(f"{len(swept.records)} of {len(swept.trials)} trials are done and kept; run the command again to go on.")
     return 0 if swept.complete else 1

@@ -40,6 +40,7 @@ class Bound(Measure, abstract=True):
     """
 
     family: ClassVar[str] = "bound"
+    basis: ClassVar[str] = ""  # theorems on the same evidence, one of which is never above the others, share a basis
 
     delta: float = option(0.05, help="probability with which the bound may fail", above=0, below=1)
 
@@ -86,6 +87,10 @@ class Bound(Measure, abstract=True):
         wanted = self.arguments()
         missing = [n for n, (_, default) in wanted.items() if default is inspect.Parameter.empty and n not in numbers]
         return missing, [name for name in numbers if name not in wanted]
+
+    def provenance(self, subject: Subject) -> dict[str, Any]:
+        """As of any measure, with the basis beside it."""
+        return {**super().provenance(subject), "basis": self.basis or self.name}
 
     def flags(self, subject: Subject, outcome: Estimate) -> dict[str, Any]:
         """A bound is valid if no assumption is broken, vacuous if it is no better than the worst loss."""

@@ -32,7 +32,7 @@ FIRST_STEPS: Mapping[str, tuple[str, ...]] = {
         "Split the data again so that equal samples stay on one side, train anew, and examine again.",
         "Look for samples that entered twice: repeated rows, augmented copies, several records of one source.",
     ),
-    "over-fitting": ("More, or more varied, train data helps more often than anything else.",),
+    "over-fitting": ("Look for more, or more varied, train data before changing anything else.",),
     "under-fitting": ("Train longer, raise the learning rate or widen the model, until the train error falls.",),
     "undecided": ("Collect more test samples from where the model will be used.",),
     "no test data": (

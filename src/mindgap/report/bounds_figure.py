@@ -10,7 +10,7 @@ from mindgap.report import wording
 from mindgap.report.parts import Card
 from mindgap.report.style import SKY, TRAIN, Figure, axis_title, figure, named, upright
 
-HATCH = {"fgcolor": "#ffffff", "fgopacity": 0.7, "size": 7, "fillmode": "overlay"}
+HATCH = {"size": 7, "solidity": 0.3}
 WIDEST = 1.3  # how far beyond the ceiling the axis goes; a vacuous bound may be a million
 
 
@@ -21,7 +21,7 @@ def bounds_chart(cards: Sequence[Card]) -> Figure | None:
         return None
     drawn.sort(key=lambda card: (not card.guarantees, share(card)))
     unit = "error rate" if all(card.result.terms["ceiling"] == 1 for card in drawn) else "loss, as a share of the worst"
-    x = {"title": axis_title(f"bound on the {unit} (beyond 100 % it says nothing)"), "tickformat": ".0%"}
+    x = {"title": axis_title(f"bound on the {unit}"), "tickformat": ".0%"}
     return figure(
         [
             _part(drawn, "empirical", "seen on the data", TRAIN, "#9aa3b0"),
@@ -42,16 +42,15 @@ def share(card: Card) -> float:
 
 
 def _part(cards: Sequence[Card], part: str, name: str, colour: str, grey: str) -> dict[str, Any]:
+    colours = [colour if card.guarantees else grey for card in cards]
+    shapes = ["" if card.guarantees else "/" for card in cards]
     return {
         "type": "bar",
         "orientation": "h",
         "name": name,
         "y": list(range(len(cards))),
         "x": [card.result.terms.get(part, 0.0) / card.result.terms["ceiling"] for card in cards],
-        "marker": {
-            "color": [colour if card.guarantees else grey for card in cards],
-            "pattern": {"shape": ["" if card.guarantees else "/" for card in cards], **HATCH},
-        },
+        "marker": {"color": colours, "pattern": {"shape": shapes, **HATCH}},
         "width": 0.6,
         "hovertemplate": f"{name}: %{{x:.2%}}<extra></extra>",
     }

@@ -107,9 +107,7 @@ def _bounds(report: Report) -> list[Chart]:
     if figure is None:
         return []
     values = ", ".join(f"{card.title} {wording.number(card.result.value)}" for card in report.bounds if card.defined)
-    caption = (
-        "Tightest on top, those that hold first. Grey and hatched: an assumption is broken, or the bound says nothing."
-    )
+    caption = "Beyond 100 % a bound says nothing. Grey and hatched: vacuous, or an assumption is broken."
     return [Chart(key="bounds", title="Bounds", caption=caption, alt=f"Bar chart: {values}.", figure=figure, wide=True)]
 
 
@@ -132,7 +130,8 @@ def _spread(report: Report) -> list[Chart]:
     drawn: list[Chart] = []
     if report.spread is not None:
         caption = {
-            "margin": "Left of zero the answer is wrong. What lies beyond the ends is counted in the outermost bins.",
+            "margin": "Logit of the true class minus the largest other: left of zero the answer is wrong. "
+            "The outermost bins hold what lies beyond.",
             "loss": "What lies beyond the end is counted in the last bin.",
         }[report.spread.quantity]
         drawn.append(

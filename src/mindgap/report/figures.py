@@ -45,19 +45,13 @@ def gap_bar(facts: Facts, gap: Result) -> Figure:
     """Train error, test error and gap as bars, the last two with the interval."""
     value, unit = gap.value or 0.0, "error rate" if facts.rate else "loss"
     below, above = _arms(value, gap)
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        "y": ["Gap", "Test", "Train"],
-        "x": [value, facts.test_error or 0.0, facts.train_error],
-        "marker": {"color": [AMBER, TEST, TRAIN]},
-        "width": 0.55,
-        "error_x": whiskers([above, above, None], [below, below, None]),
-        "hovertemplate": "%{y}: %{x:.4~g}<extra></extra>",
-    }
+    bar = {"type": "bar", "orientation": "h", "width": 0.55, "hovertemplate": "%{y}: %{x:.4~g}<extra></extra>"}
+    unseen = {"y": ["Gap", "Test"], "x": [value, facts.test_error or 0.0], "marker": {"color": [AMBER, TEST]}}
+    seen = {"y": ["Train"], "x": [facts.train_error], "marker": {"color": TRAIN}}
+    arms = {"error_x": whiskers([above, above], [below, below])}
     x = {"title": axis_title(f"{unit} (bars: {wording.level(gap.interval)} interval)"), "rangemode": "tozero"}
     x |= {"tickformat": ".1~%"} if facts.rate else {}
-    return figure([trace], height=210, x=x, y=QUIET, showlegend=False, margin=BARE)
+    return figure([{**bar, **unseen, **arms}, {**bar, **seen}], height=210, x=x, y=QUIET, showlegend=False, margin=BARE)
 
 
 def _arms(value: float, result: Result) -> tuple[float, float]:

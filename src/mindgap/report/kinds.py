@@ -9,6 +9,7 @@ from mindgap.core.result import Interval, Result
 from mindgap.report.parts import Facts, Tone
 
 NOTABLE_GAP = 0.02  # two points: about what another seed or another split moves, so nobody should act on less
+CLEAR_GAP = 0.005  # half a point: one lucky test sample moves a lower end that lies closer to zero
 SERIOUS_GAP = 0.05  # from here on the model in use will feel unlike the model in training
 HIGH_TRAIN_ERROR = 0.3  # share of the best constant answer's error: seven tenths should at least be learnt
 
@@ -38,7 +39,7 @@ def kind_of(facts: Facts, gap: Result) -> str:
 
 def _measured_kind(facts: Facts, size: float, interval: Interval) -> str:
     low, high = interval.low / facts.scale, interval.high / facts.scale
-    if low > 0 and high > NOTABLE_GAP:
+    if low > CLEAR_GAP and high > NOTABLE_GAP:
         return "over-fitting" if size >= SERIOUS_GAP else "mild over-fitting"
     if underfits(facts):
         return "under-fitting"

@@ -73,7 +73,7 @@ def _confidence(subject: Subject, which: Which, place: int) -> float | None:
 
 def _row(value: Tensor) -> tuple[str, ...]:
     first = value.flatten()[:MOST_VALUES].tolist()
-    return tuple(wording.number(item) if isinstance(item, float) else str(item) for item in first)
+    return tuple(wording.number(item, 3) if isinstance(item, float) else str(item) for item in first)
 
 
 def as_pictures(inputs: Tensor) -> list[str]:

@@ -10,7 +10,7 @@ from mindgap.bounds.held_out import TOLERATED
 from mindgap.core.result import Result
 from mindgap.report import wording
 from mindgap.report.curves import turning_point
-from mindgap.report.kinds import NOTABLE_GAP, underfits
+from mindgap.report.kinds import CLEAR_GAP, NOTABLE_GAP, underfits
 from mindgap.report.parts import Card, Facts
 
 
@@ -49,20 +49,20 @@ def shortage(facts: Facts, gap: Result) -> str:
     if needed is None:
         return "One test sample has no spread; a few hundred give a first interval."
     return (
-        f"The interval contains zero; about {wording.count(needed - facts.test_samples, 'more test sample')} "
-        f"({needed:,} in all) would settle whether there is a gap of this size."
+        "The interval reaches from next to nothing to a gap worth acting on; about "
+        f"{wording.count(needed - facts.test_samples, 'more test sample')} ({needed:,} in all) would settle it."
     )
 
 
 def samples_needed(facts: Facts, gap: Result) -> int | None:
-    """Test samples at which the interval's half width falls to the gap itself, or to what is worth acting on.
+    """Test samples at which the interval would end on one side of what :mod:`mindgap.report.kinds` asks for.
 
-    A half width shrinks with the square root of the number of samples.
+    A half width shrinks with the square root of the number of samples; the gap is taken to stay what it is.
     """
     if gap.value is None or gap.interval is None or not math.isfinite(gap.interval.high):
         return None
     half = (gap.interval.high - gap.interval.low) / 2
-    target = max(gap.value, NOTABLE_GAP / 2 * facts.scale)
+    target = max(gap.value - CLEAR_GAP * facts.scale, NOTABLE_GAP * facts.scale - gap.value)
     return max(math.ceil(facts.test_samples * (half / target) ** 2), facts.test_samples + 1)
 
 
@@ -80,11 +80,16 @@ def train(facts: Facts) -> str:
 
 
 def bound(facts: Facts, cards: Sequence[Card]) -> str:
-    """What the tightest bound guarantees that is valid and says something."""
+    """What the tightest bound guarantees that is valid and says something.
+
+    Bounds of one basis have a fixed order, so taking the smallest of them is no choice; taking the smallest over
+    several bases is, and each of these pays its share of the confidence.
+    """
     bounds = [card for card in cards if card.result.family == "bound"]
     holding = [card for card in bounds if card.guarantees]
     if holding:
-        return _guarantee(facts, min(holding, key=lambda card: float(card.result)))
+        bases = {card.result.provenance.get("basis", card.result.name) for card in holding}
+        return _guarantee(facts, min(holding, key=lambda card: float(card.result)), len(bases))
     if not bounds or not facts.test_samples:
         return ""
     reasons = collections.Counter(card.result.reason or "it is vacuous" for card in bounds)
@@ -92,9 +97,9 @@ def bound(facts: Facts, cards: Sequence[Card]) -> str:
     return f"No bound gives a guarantee here; for {times} of {len(bounds)} the reason is: {reason}."
 
 
-def _guarantee(facts: Facts, card: Card) -> str:
+def _guarantee(facts: Facts, card: Card, bases: int) -> str:
     result = card.result
-    confidence = 1 - float(result.provenance.get("parameters", {}).get("delta", 0.05))
+    confidence = 1 - bases * float(result.provenance.get("parameters", {}).get("delta", 0.05))
     value = wording.bounded(result, facts, result.value)
     what = "error" if "%" in value else "loss"
     return (

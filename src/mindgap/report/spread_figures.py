@@ -84,8 +84,6 @@ def spread_lines(spread: Spread) -> Figure:
             trace["line"]["shape"] = "hvh"
             trace["error_y"] = {"type": "data", "array": errors, "color": colour, "thickness": 1, "width": 0}
             traces.append(trace | {"hovertemplate": f"{name}: %{{y:.1%}} near %{{x:.3~g}}<extra></extra>"})
-    label = (
-        "margin: logit of the true class minus the largest other" if spread.quantity == "margin" else "loss of a sample"
-    )
+    label = "margin (difference of logits)" if spread.quantity == "margin" else "loss of a sample"
     y = {"title": axis_title("share of samples (± 1 s.e.)"), "tickformat": ".0%", "rangemode": "tozero"}
     return figure(traces, height=300, x={"title": axis_title(label), "zeroline": True, "zerolinewidth": 2}, y=y)

@@ -14,6 +14,7 @@ from mindgap.report import page, wording
 from mindgap.report.charts import Chart
 from mindgap.report.study_figure import study_chart
 from mindgap.runs.files import write_whole
+from mindgap.runs.plain import ordered, restored
 from mindgap.runs.results import table_of
 
 
@@ -24,6 +25,7 @@ def study_page(results: Mapping[str, Any], path: str | os.PathLike[str]) -> Path
 
 def study_html(results: Mapping[str, Any]) -> str:
     """The page as text."""
+    results = restored(ordered(results, "results"))  # a file read as bare JSON holds infinities as words
     return page.render(
         "study.html",
         title=str(results["table"]["title"]),

@@ -99,7 +99,7 @@ def band(x: Sequence[float], y: Sequence[float], colour: str, name: str) -> dict
     }
 
 
-def whiskers(above: Sequence[float | None], below: Sequence[float | None]) -> dict[str, Any]:
+def whiskers(above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
     """Error bars of unequal arms."""
     return {
         "type": "data",

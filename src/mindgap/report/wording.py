@@ -9,7 +9,7 @@ from mindgap.core.result import Interval, Result
 from mindgap.report.parts import Facts
 
 ABBREVIATIONS = {"kl", "pac", "mlp", "sam", "svd", "vc", "ntk", "pca", "sgd", "swa", "iou", "vib"}
-DIRECTIONS = {"lower": "lower is better", "higher": "higher is better", "none": "neither end is better"}
+SPACE = "\u00a0"  # a number and its unit stay on one line
 
 
 def title(name: str) -> str:
@@ -39,10 +39,10 @@ def number(value: float | None, digits: int = 4) -> str:
 def percent(value: float) -> str:
     """A share with two digits that matter.
 
-    >>> percent(0.0412), percent(0.0), percent(1.0), percent(0.99961), percent(0.00012), percent(-0.031)
-    ('4.1 %', '0 %', '100 %', '99.96 %', '0.012 %', '−3.1 %')
+    >>> [percent(share).replace(SPACE, " ") for share in (0.0412, 0.0, 1.0, 0.99961, 0.00012, -0.031)]
+    ['4.1 %', '0 %', '100 %', '99.961 %', '0.012 %', '−3.1 %']
     """
-    return f"{_hundredfold(value, _decimals(value))} %"
+    return f"{_hundredfold(value, _decimals(value))}{SPACE}%"
 
 
 def _decimals(value: float) -> int:
@@ -64,7 +64,7 @@ def error(facts: Facts, value: float) -> str:
 
 def gap(facts: Facts, value: float, unit: str = "percentage points") -> str:
     """A difference of errors: percentage points, or loss."""
-    return f"{_hundredfold(value, _decimals(value))} {unit}" if facts.rate else number(value)
+    return f"{_hundredfold(value, _decimals(value))}{SPACE}{unit}" if facts.rate else number(value)
 
 
 def ends(facts: Facts, interval: Interval, joint: str = "and") -> str:

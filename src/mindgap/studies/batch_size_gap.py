@@ -27,8 +27,8 @@ class BatchSizeGap(Study):
     Reading: Keskar et al. report that large batches generalize worse. A large batch takes fewer steps in the same
     number of epochs and so fits less; the rows of equal steps are the control for that.
 
-    Assumes: An MLP 64-64-10 with SGD on the 8×8 digits. A share of all labels, train and test, is wrong, so that memorising
-    is possible and costs something.
+    Assumes: An MLP 64-64-10 with SGD on the 8×8 digits. A share of all labels, train and test, is wrong, so that
+    memorising is possible and costs something.
 
     >>> len(BatchSizeGap().trials())
     12

@@ -1,10 +1,13 @@
 "use strict";
 (() => {
-  const settings = { displaylogo: false, displayModeBar: false, responsive: true };
+  const settings = { displaylogo: false, displayModeBar: false };
   const plots = [...document.querySelectorAll(".plot")];
+  const fit = new ResizeObserver((entries) => {
+    for (const { target } of entries) Plotly.Plots.resize(target);
+  });
   for (const plot of plots) {
     const { data, layout } = JSON.parse(document.getElementById(plot.id + "-data").textContent);
-    Plotly.newPlot(plot, data, layout, settings);
+    Plotly.newPlot(plot, data, layout, settings).then(() => fit.observe(plot));
   }
   addEventListener("beforeprint", () => {
     for (const part of document.querySelectorAll("details")) part.open = true;

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from mindgap.core.errors import InputError
 from mindgap.core.purity import seeded
 from mindgap.core.recipe import Recipe
 from mindgap.core.remedy import Moment, Remedy
@@ -33,6 +34,14 @@ class Settings:
     keep_history: bool
     block: int | None
     interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.evaluate_every < 0:
+            raise InputError(
+                f"evaluate_every must be at least 0 (never), got {self.evaluate_every}. Pass 1 for always."
+            )
+        if self.block is not None and self.block < 1:
+            raise InputError(f"block must be at least 1 member, got {self.block}. Leave it out to have it chosen.")
 
 
 class Block:

@@ -111,6 +111,7 @@ class Dense(Engine):
         all_trainable(problem)
         self.blocks, data = dense_chain(problem)
         self.random = torch.Generator()
+        self._drops = any(type(layer) is nn.Dropout for block in self.blocks for layer in block.stages)
         self.columns = Columns(problem, data, self.blocks[0], self.blocks[-1].width)
         store = Store(problem.members, [(block.width, block.columns) for block in self.blocks], problem.like)
         self.adopt(store, views_of(self.blocks, store.segments))
@@ -131,7 +132,8 @@ class Dense(Engine):
 
     def begin(self, epoch: int) -> None:
         """Gather the samples of the epoch."""
-        self.random.manual_seed(epoch_seed(self.problem.seeds[0], epoch))
+        if self._drops:
+            self.random.manual_seed(epoch_seed(self.problem.seeds[0], epoch))
         if not self.orders.full:
             self.columns.gather(self.orders.places(epoch))
 

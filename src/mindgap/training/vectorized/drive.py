@@ -42,6 +42,7 @@ class Drive:
         self.window = max(1, _WINDOW // len(engine.bounds))
         rows = epochs if keep else min(self.window, epochs)
         self.running = torch.zeros(rows, engine.problem.members, dtype=engine.losses.dtype)
+        self._rows = list(self.running)
         self.ends = [End(epochs) for _ in range(engine.problem.members)]
         self.alive = torch.ones(engine.problem.members, dtype=torch.bool)
         self._frozen = torch.empty_like(engine.store.flat)
@@ -79,12 +80,12 @@ class Drive:
         engine, step_rule = self.engine, self.rule.step
         engine.begin(epoch)
         self.rule.rate = self.rates.at(epoch)
-        for step in range(len(engine.bounds)):
+        for step, _ in enumerate(engine.bounds):
             engine.gradient(step)
             for edit in self.edits:
                 edit.apply(engine.store, self.rule)
             step_rule()
-        engine.running_losses(self.running[self._row(epoch)])
+        engine.running_losses(self._rows[self._row(epoch)])
         self.curves.look(epoch)
 
     def _careful(self, epoch: int) -> None:
@@ -127,7 +128,7 @@ class Drive:
         self.rule.restore(kept[1])
 
     def _report(self, bar: Progress, span: range) -> None:
-        mean = float(self.running[self._row(span[-1])][self.alive].mean()) if bool(self.alive.any()) else math.nan
+        mean = float(self._rows[self._row(span[-1])][self.alive].mean()) if bool(self.alive.any()) else math.nan
         for _ in span:
             bar.update({"running_loss": mean})
 

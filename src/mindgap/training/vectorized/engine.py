@@ -30,6 +30,7 @@ class Engine(abc.ABC):
         self.orders = Orders(problem.samples, problem.batch_size, problem.seeds)
         self.bounds = self.orders.bounds
         self.losses = torch.zeros(len(self.bounds), problem.members, dtype=problem.like.dtype)
+        self._only = self.losses[0]
         sizes = torch.tensor([stop - start for start, stop in self.bounds])
         self._shares = (sizes / problem.samples).to(self.losses)
 
@@ -48,8 +49,8 @@ class Engine(abc.ABC):
 
     def running_losses(self, out: Tensor) -> None:
         """The mean loss of the epoch's samples, as they were seen."""
-        if len(self.losses) == 1:
-            out.copy_(self.losses[0])
+        if len(self.bounds) == 1:
+            out.copy_(self._only)
         else:
             torch.mv(self.losses.t(), self._shares, out=out)
 

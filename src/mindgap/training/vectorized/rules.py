@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -90,7 +90,9 @@ class SGD(Rule):
 class Adam(Rule):
     """Adam; weight decay enters the gradient."""
 
-    fused = getattr(torch, "_fused_adam_", None)  # torch's own one-pass kernel, where this version has it
+    fused: ClassVar[Any] = getattr(
+        torch, "_fused_adam_", None
+    )  # torch's own one-pass kernel, where this version has it
 
     def __init__(self, store: Store, weight_decay: Number, settings: Mapping[str, Any]) -> None:
         super().__init__(store, weight_decay, settings)
@@ -111,7 +113,7 @@ class Adam(Rule):
         mean, square = ([tensor] for tensor in self.memory)
         options = {"lr": rate, "beta1": self.first, "beta2": self.second, "weight_decay": weight_decay}
         options |= {"eps": self.epsilon, "amsgrad": False, "maximize": False}
-        type(self).fused([self.point], [self.gradient], mean, square, [], [self._count.fill_(self.count)], **options)
+        self.fused([self.point], [self.gradient], mean, square, [], [self._count.fill_(self.count)], **options)
 
     def _by_hand(self) -> None:
         self._decay_gradient()
@@ -127,7 +129,7 @@ class Adam(Rule):
 class AdamW(Adam):
     """Adam with weight decay that shrinks the weights themselves."""
 
-    fused = getattr(torch, "_fused_adamw_", None)
+    fused: ClassVar[Any] = getattr(torch, "_fused_adamw_", None)
 
     def _decay_gradient(self) -> None:
         shrink = self.rate * self.weight_decay

@@ -99,8 +99,12 @@ def _softplus(layer: nn.Softplus) -> Activation:
 
 
 def _gelu(layer: nn.GELU) -> Activation:
-    run = functools.partial(aten.gelu.out, approximate=layer.approximate)
-    back = functools.partial(aten.gelu_backward.grad_input, approximate=layer.approximate)
+    def run(source: Tensor, out: Tensor) -> object:
+        return out.copy_(layer(source))  # torch's kernel gives wrong numbers for an ``out`` with gaps
+
+    def back(gradient: Tensor, source: Tensor, grad_input: Tensor) -> object:
+        return grad_input.copy_(aten.gelu_backward(gradient, source, approximate=layer.approximate))
+
     return Activation(run, back, False)
 
 

@@ -1,0 +1,1 @@
+"""The main jobs, each a page long."""

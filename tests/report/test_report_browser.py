@@ -1,0 +1,59 @@
+import json
+import os
+import shutil
+import subprocess
+import urllib.parse
+
+import pytest
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+OFF = ("gpu", "quic", "background-networking", "component-update", "sync", "extensions")
+QUIET = ["--headless", "--no-sandbox", "--no-first-run", "--virtual-time-budget=8000", *(f"--disable-{x}" for x in OFF)]
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH"),
+]
+
+
+@pytest.fixture(scope="module")
+def seen(report, tmp_path_factory):
+    """The page after its scripts ran, what the console said and which addresses were asked for."""
+    folder = tmp_path_factory.mktemp("browser")
+    page, log = report.save(folder / "report.html"), folder / "net.json"
+    places = [f"--user-data-dir={folder / 'profile'}", f"--log-net-log={log}", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    command = [BROWSER, *QUIET, *places, "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True, env={**os.environ, "LANG": "C"}
+    )
+    return done.stdout, done.stderr, log.read_text(encoding="utf-8")
+
+
+def test_every_plot_is_drawn(seen, report):
+    dom, _, _ = seen
+    assert dom.count('class="plot js-plotly-plot"') == 8
+    assert dom.count('class="main-svg"') >= 8
+
+
+def test_the_console_is_quiet(seen):
+    _, console, _ = seen
+    assert not [line for line in console.splitlines() if "CONSOLE" in line]
+
+
+def test_no_address_is_asked_for_by_the_page(seen):
+    """What is left in the log are the browser's own calls to its maker, which lead nowhere here."""
+    _, _, log = seen
+    asked = [
+        str(event["params"]["url"]) for event in json.loads(_closed(log))["events"] if "url" in event.get("params", {})
+    ]
+    hosts = {urllib.parse.urlsplit(url).hostname for url in asked if url.startswith("http")}
+    assert not [host for host in hosts if not host.endswith(("google.com", "googleapis.com", "gvt1.com"))]
+
+
+def _closed(log):
+    """A browser that is stopped early leaves the list open."""
+    try:
+        json.loads(log)
+    except ValueError:
+        return log.rstrip().rstrip(",") + "]}"
+    return log

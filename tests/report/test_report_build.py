@@ -1,0 +1,130 @@
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+
+from mindgap import examine
+from mindgap.core.errors import InputError, UnknownNameError
+from mindgap.core.result import Result
+from mindgap.report import Report
+from mindgap.report.codec import decode, encode
+from mindgap.report.parts import Spread
+
+
+def test_a_report_survives_json(report):
+    text = report.to_json()
+    assert Report.from_json(text) == report
+    assert "NaN" not in json.dumps(json.loads(text), allow_nan=False)
+
+
+def test_a_report_of_a_regression_survives_json(regression):
+    report = examine(regression)
+    assert Report.from_json(report.to_json()) == report
+    assert report.classes is None
+    assert report.spread.quantity == "loss"
+
+
+def test_numbers_that_json_lacks_and_words_that_look_like_them(report):
+    curves = ({"epoch": 1.0, "train_loss": math.inf},)
+    odd = dataclasses.replace(report, title="NaN", curves=curves)
+    back = Report.from_json(odd.to_json())
+    assert back.title == "NaN"
+    assert back.curves == curves
+
+
+def test_decode_leaves_out_what_it_does_not_know():
+    spread = Spread(quantity="loss", edges=(0.0, 1.0), train=(3,))
+    assert decode(Spread, {**encode(spread), "later": 1}) == spread
+
+
+def test_facts(report, subject):
+    facts = report.facts
+    assert (facts.train_samples, facts.test_samples, facts.parameters) == (200, 500, 64 * 32 + 32 + 32 * 10 + 10)
+    assert facts.test_error == subject.mean_error("test")
+    assert facts.baseline == pytest.approx(1 - 21 / 200, abs=0.02)
+    assert facts.overlap == 0
+    assert facts.initial
+
+
+def test_the_baseline_of_a_regression_is_the_variance(regression):
+    report = examine(regression, measures=(), bounds=())
+    assert report.facts.baseline == pytest.approx(float(regression.targets("train").var(unbiased=False)), rel=1e-5)
+
+
+def test_results_by_name(report):
+    assert report["gap"] == report.gap
+    with pytest.raises(UnknownNameError, match="Did you mean 'margin'"):
+        report["magin"]
+
+
+def test_cards_carry_the_words_of_their_specs(report):
+    margin = next(card for card in report.cards if card.result.name == "margin")
+    assert margin.direction == "higher"
+    assert "room to spare" in margin.reading
+    assert r"\max" in margin.formula
+
+
+def test_layers_come_from_the_details(report):
+    (layers,) = [layers for layers in report.layers if layers.title == "Parameter norm"]
+    assert layers.names == ("1.weight", "1.bias", "3.weight", "3.bias")
+    assert math.hypot(*layers.values) == pytest.approx(float(report["parameter-norm"]))
+
+
+def test_spread_and_classes_count_every_sample(report, subject):
+    assert sum(report.spread.train) == 200
+    assert sum(report.spread.test) == 500
+    assert sum(report.classes.wrong) == int(subject.errors("test").sum())
+    assert sum(map(sum, report.classes.confusion)) == 500
+    assert report.classes.names == tuple("0123456789")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "beginning"), [(".html", "<!doctype html>"), (".json", "{"), (".md", "# a "), (".txt", "a <b>")]
+)
+def test_save_writes_by_suffix_and_leaves_nothing_else(report, tmp_path, suffix, beginning):
+    path = tmp_path / "new" / f"report{suffix}"
+    path.parent.mkdir()
+    path.write_text("old")
+    assert report.save(path) == path
+    assert path.read_text(encoding="utf-8").startswith(beginning)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_save_refuses_other_suffixes_in_one_sentence(report, tmp_path):
+    with pytest.raises(InputError, match=r"must end in \.html, \.json, \.md, \.txt"):
+        report.save(tmp_path / "report.pdf")
+
+
+def test_an_unwritable_path_is_one_sentence(report, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="must be a file that can be written"):
+        report.save(tmp_path / "file" / "report.json")
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"schema": 2, "kind": "report"}', '{"schema": 1, "kind": "report"}'])
+def test_other_files_are_refused(text):
+    with pytest.raises(InputError, match="A report must"):
+        Report.from_json(text)
+
+
+def test_details_that_are_not_numbers_make_no_layers():
+    from mindgap.report.build import layers_of
+    from mindgap.report.parts import Card
+
+    details = {"by_tensor": {"a": "text"}, "by_layer": {}}
+    card = Card(result=Result(name="x", family="measure", value=1.0, details=details), title="X", summary="")
+    assert layers_of([card]) == ()
+
+
+def test_multilabel(tmp_path):
+    from mindgap.core.subject import Subject
+
+    generator = torch.Generator().manual_seed(0)
+    inputs, targets = torch.randn(40, 5, generator=generator), torch.randint(0, 2, (40, 3), generator=generator).float()
+    subject = Subject(torch.nn.Linear(5, 3), "bce", (inputs[:20], targets[:20]), (inputs[20:], targets[20:]))
+    report = examine(subject)
+    assert report.facts.rate
+    assert 0 < report.facts.baseline <= 0.5
+    assert report.save(tmp_path / "report.html").stat().st_size > 1e6

@@ -1,0 +1,136 @@
+import html.parser
+import re
+
+import pytest
+
+from mindgap import examine
+from mindgap.core import errors
+from mindgap.core.errors import MissingExtraError
+from mindgap.report import Report, figures
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects what the tests ask about."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.links, self.sources, self.images = [], [], [], [], []
+        self.headings, self._heading = [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags.append(tag)
+        self.ids += [found["id"]] if "id" in found else []
+        self.links += [found["href"]] if "href" in found else []
+        self.sources += [found["src"]] if "src" in found else []
+        self.images += [found] if tag == "img" else []
+        self._heading = tag if tag in ("h1", "h2") else None
+
+    def handle_data(self, data):
+        if self._heading:
+            self.headings.append(data.strip())
+            self._heading = None
+
+
+@pytest.fixture(scope="module")
+def page(report, tmp_path_factory):
+    return report.save(tmp_path_factory.mktemp("page") / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def body(page):
+    """The page without Plotly's own five megabytes."""
+    return page.replace(figures.library(), "")
+
+
+def test_sections_stand_in_order_and_the_contents_point_to_them(body, report):
+    reader = Reader(body)
+    order = ["verdict", "gap", "curves", "bounds", "measures", "layers", "spread", "samples", "provenance"]
+    assert [name for name in reader.ids if name in order] == order
+    anchors = [link.removeprefix("#") for link in reader.links]
+    assert set(anchors) <= set(reader.ids)
+    assert set(order) <= set(anchors)
+    assert reader.headings[1] == report.verdict.headline
+    assert len(reader.ids) == len(set(reader.ids))
+
+
+def test_nothing_is_requested_from_anywhere(body):
+    reader = Reader(body)
+    assert all(link.startswith("#") for link in reader.links)
+    assert all(source.startswith("data:image/png;base64,") for source in reader.sources)
+    assert not re.search(r"url\(|@import|<link|<iframe|fetch\(|XMLHttpRequest|plotlyServerURL", body)
+    assert "default-src 'none'" in body
+    outside = set(re.findall(r"https?://[^\"' <>]+", body))
+    assert outside <= {"http://www.w3.org/1998/Math/MathML"}
+
+
+def test_a_users_name_is_escaped_everywhere(body, report):
+    assert "<script>alert" in report.title
+    assert "<script>alert" not in body
+    assert body.count("<script") == body.count("</script>") == 2 + body.count('<script type="application/json"')
+    assert "&lt;script&gt;alert(1)" in body
+
+
+def test_every_card_shows_value_reading_formula_and_status(body, report):
+    for card in report.cards:
+        assert card.title in body
+    assert body.count("<math") == len(report.cards)
+    assert "room to spare" in body
+    assert body.count("How to read it") == len(report.cards)
+
+
+def test_the_page_can_be_read_without_eyes(body, report):
+    reader = Reader(body)
+    assert len(reader.images) == len(report.samples) == 6
+    assert all(image["alt"] for image in reader.images)
+    assert body.count("<caption>") == body.count("<table>") == 2
+    assert len(re.findall(r'class="plot" id="[^"]+" role="img" aria-label="[^"]+"', body)) == body.count('class="plot"')
+
+
+def test_a_saved_report_gives_the_same_page(page, report, tmp_path):
+    again = Report.from_json(report.to_json())
+    assert again.save(tmp_path / "again.html").read_text(encoding="utf-8") == page
+
+
+def test_a_page_without_test_data_and_history(subject, tmp_path):
+    from mindgap.core.subject import Subject
+
+    bare = Subject(subject.model, subject.loss, subject.train)
+    text = examine(bare, hardest=0).save(tmp_path / "bare.html").read_text(encoding="utf-8")
+    reader = Reader(text.replace(figures.library(), ""))
+    assert {"verdict", "measures", "undefined"} <= set(reader.ids)
+    assert not {"gap", "curves", "bounds", "samples"} & set(reader.ids)
+
+
+def test_vectors_are_shown_as_rows(regression, tmp_path):
+    text = examine(regression).save(tmp_path / "line.html").read_text(encoding="utf-8")
+    assert "… 8 more" in text
+    assert "<img" not in text.replace(figures.library(), "")
+
+
+def test_the_notebook_gets_a_small_table(report):
+    text = report._repr_html_()
+    assert len(text) < 20_000
+    assert "<script" not in text
+    assert report.verdict.label in text
+
+
+@pytest.mark.parametrize("package", ["plotly", "latex2mathml"])
+def test_a_missing_package_is_one_sentence_and_the_rest_works(report, tmp_path, monkeypatch, package):
+    from mindgap.report.formula import mathml
+
+    real = errors.importlib.import_module
+
+    def without(name, *rest):
+        if name.split(".")[0] == package:
+            raise ImportError(name)
+        return real(name, *rest)
+
+    mathml.cache_clear()
+    monkeypatch.setattr(errors.importlib, "import_module", without)
+    with pytest.raises(MissingExtraError, match=rf"package '{package}', which is not installed.*mindgap\[report\]"):
+        report.save(tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+    assert report.save(tmp_path / "report.txt").exists()
+    assert report._repr_html_()
