@@ -21,11 +21,15 @@ def snippets() -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="module")
-def printed(snippets: ModuleType) -> list[tuple[str, str]]:
+def test_the_tutorial_runs_and_prints_what_it_says(snippets: ModuleType) -> None:
+    """One test, so that parallel workers do not run the page twice."""
     text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
-    codes = [block.code for block in snippets.blocks(text)]
-    return list(zip(codes, snippets.outputs(text), strict=True))
+    blocks = snippets.blocks(text)
+    assert text.count("```") == 2 * len(blocks), "every block must be one that is run"
+    printed = [(block.code, output) for block, output in zip(blocks, snippets.outputs(text), strict=True)]
+    check_the_three_ways_in(printed)
+    check_the_remedies(printed)
+    check_the_study(printed)
 
 
 def below(printed: list[tuple[str, str]], part: str) -> str:
@@ -33,33 +37,24 @@ def below(printed: list[tuple[str, str]], part: str) -> str:
     return next(output for code, output in printed if part in code)
 
 
-def test_every_block_is_run(snippets: ModuleType, printed: list[tuple[str, str]]) -> None:
-    fences = (DOCS / "tutorial.md").read_text(encoding="utf-8").count("```")
-    assert fences == 2 * len(printed)
+def check_the_three_ways_in(printed: list[tuple[str, str]]) -> None:
+    ways = ("print(report)", "mindgap examine", "mindgap train")
+    assert all("binomial-tail" in below(printed, way) for way in ways)
+    assert all("unseen data" in below(printed, way) for way in (*ways, "mindgap.examine(fitted)"))
 
 
-def test_the_three_ways_in_end_in_a_verdict(printed: list[tuple[str, str]]) -> None:
-    reports = [
-        below(printed, part)
-        for part in ("print(report)", "mindgap.examine(fitted)", "mindgap examine", "mindgap train")
-    ]
-    assert all("unseen data" in report for report in reports)
-    assert all("binomial-tail" in report for report in (reports[0], reports[2], reports[3]))
-
-
-def test_remedies_are_judged_in_both_ways(printed: list[tuple[str, str]]) -> None:
+def check_the_remedies(printed: list[tuple[str, str]]) -> None:
     lines = below(printed, "corrected = holm").splitlines()
     assert [line.split()[0] for line in lines] == ["weight-decay", "dropout", "gradient-clipping"]
-    answers = [line.rsplit("  ", 1)[1] for line in lines]
-    assert "helped" in answers
-    assert "did not help" in answers
+    answers = {line.rsplit("  ", 1)[1] for line in lines}
+    assert answers == {"helped", "did not help"}
 
 
-def test_the_study_is_resumed(printed: list[tuple[str, str]]) -> None:
+def check_the_study(printed: list[tuple[str, str]]) -> None:
     assert "1 done, 0 resumed, 0 failed, 3 to run" in below(printed, "limit=1")
-    first = below(printed, "print(swept.table)")
-    assert "0 failed, 0 to run" in first
-    assert below(printed, "mindgap run").strip() in first
+    resumed = below(printed, "print(swept.table)")
+    assert "3 done, 1 resumed, 0 failed, 0 to run" in resumed
+    assert below(printed, "mindgap run").strip() in resumed
 
 
 def test_outputs_stand_below_their_blocks(snippets: ModuleType) -> None:

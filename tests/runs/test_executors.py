@@ -154,12 +154,11 @@ def test_shutdown_leaves_no_process(helpers):
 def test_abort_is_prompt_and_the_executor_lives_on():
     with LocalExecutor(1) as executor:
         executor.submit(os.getpid).result()
-        future = executor.submit(eval, "__import__('time').sleep(60)")
-        while not future.running():
-            pass
-        executor.abort()
-        with pytest.raises(WorkerLostError):
-            future.result(timeout=5)
+        futures = [executor.submit(eval, "__import__('time').sleep(600)") for _ in range(2)]
+        executor.abort()  # the first may be anywhere between being submitted and being run
+        for future in futures:
+            with pytest.raises(WorkerLostError):
+                future.result(timeout=60)
         assert executor.submit(max, 1, 2).result() == 2
 
 

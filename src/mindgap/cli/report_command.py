@@ -46,13 +46,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(data: dict[str, Any], path: Path) -> None:
-    from mindgap.core.files import write_atomically
+    from mindgap.core.files import write_whole
     from mindgap.report import Report, study_page
     from mindgap.runs import results_page
 
     if "cards" in data:
         Report.from_dict(data).save(path)
     elif path.suffix in (".md", ".txt"):
-        write_atomically(path, results_page(data))
+        write_whole(path, results_page(data))
     else:
         study_page(data, path)

@@ -117,7 +117,7 @@ def _outputs(found: Any) -> int:
 def _save(model: Any, path: Path) -> None:
     import torch
 
-    from mindgap.core.files import write_atomically
+    from mindgap.core.files import write_whole
 
-    write_atomically(path, lambda file: torch.save(model.state_dict(), file))
+    write_whole(path, lambda file: torch.save(model.state_dict(), file))
     note(f"The weights are at {path.resolve()}")

@@ -11,40 +11,47 @@ from typing import BinaryIO
 
 from mindgap.core.errors import InputError
 
+Content = Callable[[BinaryIO], object] | str
 
-def write_atomically(path: str | Path, fill: Callable[[BinaryIO], object] | str | bytes) -> None:
-    """Write text, bytes or whatever ``fill(file)`` writes to a file beside ``path``, then rename it."""
-    path = Path(path)
+
+def write_whole(path: str | os.PathLike[str], content: Content) -> Path:
+    """Write text, or whatever ``content(file)`` writes, to a file beside ``path``, then rename it."""
+    target = Path(path).expanduser()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
-        raise InputError(
-            f"The file must go to a writable path, got {str(path)!r} ({error.strerror}). Choose another path."
-        ) from error
+        raise unwritable(target, error) from error
     try:
-        with os.fdopen(handle, "wb") as file:
-            _fill(file, fill)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner reads
-        Path(name).replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
+        _fill(descriptor, content)
+        Path(name).chmod(_mode(target))
+        Path(name).replace(target)
+    except OSError as error:
+        raise unwritable(target, error) from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
             Path(name).unlink()
-        if isinstance(error, IsADirectoryError):
-            raise InputError(f"The file must go to a file path, got the folder {str(path)!r}. Name a file.") from error
-        raise
+    return target
 
 
-def _fill(file: BinaryIO, fill: Callable[[BinaryIO], object] | str | bytes) -> None:
-    if callable(fill):
-        fill(file)
-    else:
-        file.write(fill.encode() if isinstance(fill, str) else fill)
+def unwritable(path: Path, error: OSError) -> InputError:
+    """Say that a path cannot be written."""
+    return InputError(f"{path} must be a file that can be written, got: {error.strerror}. Choose another path.")
 
 
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+def _fill(descriptor: int, content: Content) -> None:
+    with os.fdopen(descriptor, "wb") as stream:
+        if callable(content):
+            content(stream)
+        else:
+            stream.write(content.encode())
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _mode(target: Path) -> int:
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

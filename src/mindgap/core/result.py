@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self, cast
 
 from mindgap.core.errors import InputError
+from mindgap.core.json_numbers import unworded, worded
 
 Status = Literal["exact", "estimate", "heuristic", "undefined"]
 SCHEMA = 1
-_SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class Result:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read back what :meth:`to_dict` wrote."""
-        fields = {name: _special(value) for name, value in data.items() if name != "schema"}
+        fields = {name: unworded(value) for name, value in data.items() if name != "schema"}
         if data.get("schema", SCHEMA) != SCHEMA:
             raise InputError(f"A result must have schema {SCHEMA}, got {data.get('schema')!r}. Upgrade mindgap.")
         if fields.get("interval") is not None:
@@ -95,16 +95,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if isinstance(value, str | int | float | bool) or value is None:
+    if isinstance(value, float):
+        return worded(value)
+    if isinstance(value, str | int) or value is None:
         return value
     return repr(value)
-
-
-def _special(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _special(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_special(item) for item in value]
-    return _SPECIAL.get(value, value) if isinstance(value, str) else value

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from mindgap.core.arguments import choice, integer
 from mindgap.core.errors import InputError
-from mindgap.data.arguments import choice, integer
 from mindgap.data.scaling import moments, standardize
 from mindgap.data.splits import stratified_split
 

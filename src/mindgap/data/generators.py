@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mindgap.core.arguments import choice, generator, integer, number
 from mindgap.core.errors import InputError
-from mindgap.data.arguments import choice, generator, integer, number
 from mindgap.data.dataset import DataSet
 from mindgap.data.noise import label_noise
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from mindgap.data.arguments import generator, integer, number
+from mindgap.core.arguments import generator, integer, number
 from mindgap.data.dataset import DataSet
 
 

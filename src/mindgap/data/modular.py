@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mindgap.core.arguments import choice, generator, integer, number
 from mindgap.core.errors import InputError
-from mindgap.data.arguments import choice, generator, integer, number
 from mindgap.data.dataset import DataSet
 
 OPERATIONS = ("+", "-", "*", "/")

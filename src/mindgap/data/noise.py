@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from mindgap.core.arguments import choice, generator, integer, number
 from mindgap.core.errors import InputError
-from mindgap.data.arguments import choice, generator, integer, number
 from mindgap.data.dataset import DataSet
 
 KINDS = ("symmetric", "pair", "random")

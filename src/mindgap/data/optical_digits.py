@@ -8,7 +8,7 @@ import io
 import numpy as np
 import torch
 
-from mindgap.data.arguments import integer
+from mindgap.core.arguments import integer
 from mindgap.data.dataset import DataSet
 from mindgap.data.splits import stratified_split
 

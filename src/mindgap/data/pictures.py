@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mindgap.data.arguments import integer
+from mindgap.core.arguments import integer
 from mindgap.data.splits import stratified_split
 
 Bytes = NDArray[np.uint8]

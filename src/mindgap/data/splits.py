@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mindgap.core.arguments import generator, integer
 from mindgap.core.errors import InputError
-from mindgap.data.arguments import generator, integer
 
 
 def stratified_split(targets: Tensor, parts: Sequence[int] | Sequence[float], seed: int = 0) -> tuple[Tensor, ...]:

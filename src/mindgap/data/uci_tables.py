@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mindgap.data.arguments import choice, integer
+from mindgap.core.arguments import choice, integer
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet
 from mindgap.data.download import Remote

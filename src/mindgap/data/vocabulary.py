@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from mindgap.core.arguments import integer
 from mindgap.core.errors import InputError
-from mindgap.data.arguments import integer
 
 PADDING, UNKNOWN, SEPARATOR = 0, 1, 2
 SPECIAL = ("<padding>", "<unknown>", "<separator>")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from mindgap.nets.arguments import choice
+from mindgap.core.arguments import choice
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,

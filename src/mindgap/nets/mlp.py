@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from torch import nn
 
+from mindgap.core.arguments import choice, integer, rate
 from mindgap.core.errors import InputError
 from mindgap.nets.activations import activation_layer
-from mindgap.nets.arguments import choice, integer, rate
 from mindgap.nets.stack import Stack
 
 NORMS = ("none", "batch", "layer")

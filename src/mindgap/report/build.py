@@ -15,6 +15,7 @@ import torch
 
 from mindgap._version import __version__
 from mindgap.core.errors import InputError, unknown_name
+from mindgap.core.files import write_whole
 from mindgap.core.measure import Measure
 from mindgap.core.result import Result
 from mindgap.core.subject import Subject
@@ -25,7 +26,6 @@ from mindgap.report.parts import Card, Classes, Facts, Layers, Sample, Spread, V
 from mindgap.report.samples import hardest as hardest_samples
 from mindgap.report.spread import classes_of, spread_of
 from mindgap.report.verdict import judge
-from mindgap.runs.files import write_whole
 
 SCHEMA = 1
 BY_LAYER = ("by_tensor", "by_layer")  # where a measure's details say what each part of the model contributes

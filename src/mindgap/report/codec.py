@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from mindgap.core.json_numbers import worded
 from mindgap.core.result import Result
 
 T = TypeVar("T")
@@ -24,9 +24,9 @@ def encode(value: Any) -> Any:
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [encode(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    return value if isinstance(value, str | int | float) or value is None else str(value)
+    if isinstance(value, float):
+        return worded(value)
+    return value if isinstance(value, str | int) or value is None else str(value)
 
 
 def decode(cls: type[T], data: Any) -> T:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.core.errors import UnknownNameError
+from mindgap.core.files import write_whole
 from mindgap.core.registry import find
 from mindgap.core.words import Words
 from mindgap.report import page, wording
 from mindgap.report.charts import Chart
 from mindgap.report.study_figure import study_chart
-from mindgap.runs.files import write_whole
 from mindgap.runs.plain import ordered, restored
 from mindgap.runs.results import table_of
 

@@ -66,6 +66,7 @@ class LocalExecutor(Executor):
         self.threads = at_least_one("threads", threads)
         self.in_flight = 2 * self.workers
         self._processes: list[WorkerProcess] = []
+        self._aborts = 0
         self._local = threading.local()
         self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="mindgap-worker")
 
@@ -73,17 +74,18 @@ class LocalExecutor(Executor):
         """Run ``fn(*args)`` in the next free worker."""
         if kwargs:
             raise InputError(f"LocalExecutor takes positional arguments only, got {', '.join(kwargs)}. Pass them so.")
-        return self._threads.submit(self._call, fn, args)
+        return self._threads.submit(self._call, self._aborts, fn, args)
 
-    def _call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _call(self, aborts: int, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         if not hasattr(self._local, "process"):
             self._local.process = WorkerProcess(self.threads)
             self._processes.append(self._local.process)
         process: WorkerProcess = self._local.process
-        return process.call(fn, *args)
+        return process.call(fn, *args, wanted=lambda: aborts == self._aborts)
 
     def abort(self) -> None:
-        """Kill the workers at once; the next task starts fresh ones."""
+        """Kill the workers at once; what was submitted is lost, what is submitted next starts fresh ones."""
+        self._aborts += 1
         for process in self._processes:
             process.kill()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mindgap.core.errors import InputError
-from mindgap.runs.files import write_whole
+from mindgap.core.files import write_whole
 from mindgap.runs.plain import plain
 
 if TYPE_CHECKING:

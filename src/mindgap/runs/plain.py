@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-import math
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from mindgap.core.errors import InputError
-
-_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+from mindgap.core.json_numbers import unworded, worded
 
 
 def plain(value: Any, where: str = "value") -> Any:
@@ -30,14 +28,8 @@ def plain(value: Any, where: str = "value") -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        return _number(float(value))
+        return worded(float(value))
     return _container(value, where)
-
-
-def _number(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
 def _container(value: Any, where: str) -> Any:
@@ -91,12 +83,4 @@ def restored(text: str) -> Any:
     >>> restored(canonical([float("-inf"), 1]))
     [-inf, 1]
     """
-    return _unworded(json.loads(text))
-
-
-def _unworded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _unworded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_unworded(item) for item in value]
-    return _WORDS.get(value, value) if isinstance(value, str) else value
+    return unworded(json.loads(text))

@@ -35,10 +35,10 @@ class WorkerProcess:
         self._threads = threads
         self._process: subprocess.Popen[bytes] | None = None
 
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run ``function(*args)`` in the worker; WorkerLostError if the worker dies meanwhile."""
+    def call(self, function: Callable[..., Any], *args: Any, wanted: Callable[[], bool] = lambda: True) -> Any:
+        """Run ``function(*args)`` in the worker; WorkerLostError if the worker dies or the task is no longer wanted."""
         task = _pickled(function, args)
-        process = self._sent(task)
+        process = self._sent(task, wanted)
         try:
             kind, value = pickle.loads(_reply(process))  # noqa: S301  (from a process that we started)
         except (EOFError, OSError) as error:
@@ -60,9 +60,11 @@ class WorkerProcess:
         if self._process is not None:
             self._ended()
 
-    def _sent(self, task: bytes) -> subprocess.Popen[bytes]:
+    def _sent(self, task: bytes, wanted: Callable[[], bool]) -> subprocess.Popen[bytes]:
         for _ in range(_STARTS):
             process = self._running()
+            if not wanted():  # asked after the start, so that a kill before it and one after it are both seen
+                raise WorkerLostError("its task was aborted before it began")
             assert process.stdin is not None
             try:
                 send(process.stdin, task)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.core.errors import InputError
+from mindgap.core.files import write_whole
 from mindgap.core.study import Trial
 from mindgap.core.table import Table
-from mindgap.runs.files import write_whole
 from mindgap.runs.plain import plain, restored
 from mindgap.runs.store import StoredTrial
 from mindgap.runs.sweep import Sweep

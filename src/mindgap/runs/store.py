@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from mindgap.core.errors import InputError
+from mindgap.core.files import unwritable
 from mindgap.core.study import Study, Trial
 from mindgap.runs.export import export
-from mindgap.runs.files import unwritable
 from mindgap.runs.plain import restored
 from mindgap.runs.trial import fields_of, parameters_of, seed_of, trial_ids
 from mindgap.runs.work import Outcome, Status

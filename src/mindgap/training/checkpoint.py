@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 from mindgap.core.errors import CheckpointError
-from mindgap.core.files import write_atomically
+from mindgap.core.files import write_whole
 
 FORMAT = "mindgap-checkpoint-1"
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:
     """Write in one piece: a crash leaves the old checkpoint whole."""
-    write_atomically(path, lambda file: torch.save({"format": FORMAT, **content}, file))
+    write_whole(path, lambda file: torch.save({"format": FORMAT, **content}, file))
 
 
 def load(path: Path) -> dict[str, Any]:

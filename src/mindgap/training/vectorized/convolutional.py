@@ -17,14 +17,8 @@ from mindgap.training.vectorized.columns import aligned_targets, featured
 from mindgap.training.vectorized.dense import Pass, views_of
 from mindgap.training.vectorized.engine import Engine
 from mindgap.training.vectorized.losses import BY_HAND, Ends, any_loss
-from mindgap.training.vectorized.pictures import (
-    Convolution,
-    Patches,
-    Picture,
-    segment_shapes,
-    simple_layer,
-    unfolds,
-)
+from mindgap.training.vectorized.patches import Patches, Picture, unfolds
+from mindgap.training.vectorized.pictures import Convolution, segment_shapes, simple_layer
 from mindgap.training.vectorized.stages import Program
 from mindgap.training.vectorized.store import Store
 from mindgap.training.vectorized.support import Problem, Unsupported, all_trainable

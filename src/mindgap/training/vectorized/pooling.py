@@ -44,8 +44,8 @@ class PairMaxima:
 
 
 def _share(gradient: Tensor, first: Tensor, second: Tensor, to_first: Tensor, to_second: Tensor) -> None:
-    torch.mul(gradient, first >= second, out=to_first)
-    torch.sub(gradient, to_first, out=to_second)
+    aten.threshold_backward.grad_input(gradient, second - first, 0, grad_input=to_second)  # faster than a mask
+    torch.sub(gradient, to_second, out=to_first)
 
 
 class Maxima:

@@ -10,7 +10,9 @@ import torch
 from mindgap.core.errors import InputError, unknown_name
 
 
-def integer(name: str, value: object, low: int, high: int | None = None, meaning: str = "", advice: str = "") -> int:
+def integer(
+    name: str, value: object, low: int = 1, high: int | None = None, meaning: str = "", advice: str = ""
+) -> int:
     """Return ``value`` if it is an integer in [low, high]; ``meaning`` says what ``high`` is.
 
     >>> integer("size", 9, 1, 5, "the number of samples", "pass more data")
@@ -43,6 +45,18 @@ def number(name: str, value: float, low: float = 0.0, high: float = math.inf) ->
         raise InputError(
             f"{name} must be a number {wanted}, got {value}. {'Raise' if value < low else 'Lower'} {name}."
         )
+    return float(value)
+
+
+def rate(name: str, value: float) -> float:
+    """Return ``value`` if it is a probability below one.
+
+    >>> rate("dropout", 1.0)
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: dropout must be a number from 0 to below 1, got 1.0. Use 0 to switch it off.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1 or math.isnan(value):
+        raise InputError(f"{name} must be a number from 0 to below 1, got {value!r}. Use 0 to switch it off.")
     return float(value)
 
 
