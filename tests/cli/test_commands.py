@@ -183,3 +183,12 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     )
     assert re.match(r"margin ", done.stdout)
     assert done.stderr == ""
+
+
+def test_remedies_are_read_with_numbers_and_flags() -> None:
+    from mindgap.cli.train_command import parse_remedy
+    from mindgap.remedies import WeightDecay
+
+    assert parse_remedy("weight-decay") == WeightDecay()
+    assert parse_remedy("weight-decay:decay=0.3,decoupled=false") == WeightDecay(decay=0.3, decoupled=False)
+    assert parse_remedy("weight_decay: decay = 0.3, decoupled = True") == WeightDecay(decay=0.3)

@@ -92,6 +92,7 @@ def test_choices_are_checked() -> None:
 def test_references_resolve() -> None:
     assert len(bibliography()) >= 12
     assert "Keskar" in reference("keskar2017large")
+    assert not any(".." in reference(key) or "?." in reference(key) for key in bibliography())
     assert all({"author", "title"} <= set(entry) for entry in bibliography().values())
     with pytest.raises(UnknownNameError, match="Did you mean 'keskar2017large'"):
         reference("keskar2017larg")

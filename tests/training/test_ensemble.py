@@ -182,6 +182,13 @@ NETS = {
     "tanh and averages": lambda: LeNet5(4, activation="tanh", pool="average"),
     "strides and overlap": lambda: small_net(nn.MaxPool2d),
     "average overlap": lambda: small_net(nn.AvgPool2d),
+    "odd pictures, even kernel": lambda: nn.Sequential(
+        nn.Conv2d(1, 3, (4, 3), padding=(0, 1), bias=False),
+        nn.MaxPool2d(2),
+        nn.Tanh(),
+        nn.Flatten(),
+        nn.Linear(504, 4),
+    ),
     "wide first": lambda: nn.Sequential(nn.Conv2d(1, 2, 9, dilation=2), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4)),
 }
 
@@ -196,6 +203,14 @@ def test_convolutions(net: str, batch_size: int, weighted: bool) -> None:
     )  # fmt: skip
     assert engine_name(recipe) == "Convolutional"
     assert agrees(recipe, WEIGHTS[:, :13] if weighted else None)
+
+
+def test_equal_pixels_share_the_gradient_as_torch_does() -> None:
+    blank = PICTURES.round().clamp(0, 1) * (torch.arange(28) > 12)
+    recipe = Recipe(
+        model=lambda: LeNet5(4), train=(blank, LABELS), epochs=3, batch_size=5, optimizer="sgd", learning_rate=0.05
+    )
+    assert agrees(recipe, tolerance=1e-5)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

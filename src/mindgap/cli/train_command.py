@@ -63,8 +63,14 @@ def parse_remedy(text: str) -> Any:
     pairs = [pair.partition("=") for pair in settings.split(",") if pair]
     if any(not equals for _, equals, _ in pairs):
         raise InputError(f"A remedy must look like name:field=value, got {text!r}. Write for example dropout:rate=0.3.")
-    words = [f"--{field.strip().replace('_', '-')}={value.strip()}" for field, _, value in pairs]
-    return from_words(find(name, "remedy"), words)
+    return from_words(find(name, "remedy"), [_word(field.strip(), value.strip()) for field, _, value in pairs])
+
+
+def _word(field: str, value: str) -> str:
+    flag = field.replace("_", "-")
+    if value.lower() in ("true", "yes", "on"):
+        return f"--{flag}"
+    return f"--no-{flag}" if value.lower() in ("false", "no", "off") else f"--{flag}={value}"
 
 
 def _recipe(arguments: argparse.Namespace) -> Any:

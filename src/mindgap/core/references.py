@@ -40,5 +40,5 @@ def reference(key: str) -> str:
     entry = bibliography()[key]
     where = entry.get("journal") or entry.get("booktitle") or entry.get("howpublished") or ""
     parts = [entry.get("author", ""), entry.get("title", ""), where, entry.get("year", "")]
-    line = ". ".join(part for part in parts if part)
-    return f"{line}. {entry['url']}" if "url" in entry else f"{line}."
+    line = " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
+    return f"{line} {entry['url']}" if "url" in entry else line

@@ -6,6 +6,7 @@ import functools
 import html
 import html.parser
 import re
+from xml.etree import ElementTree as ET
 
 from mindgap.core.errors import require
 
@@ -19,8 +20,14 @@ _ELEMENTS = re.compile(
 )
 
 
+_SPACE = "http://www.w3.org/1998/Math/MathML"
+_LIMITS = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
+_LARGE = {"∑", "∏", "⋃", "⋂", "max", "min", "sup", "inf"}
+_OPERATORS = {r"\arg": "arg"}  # words that the converter does not know
+
+
 @functools.lru_cache(maxsize=1024)
-def mathml(latex: str) -> str:
+def mathml(latex: str, display: str = "block") -> str:
     """The formula as a ``<math>`` element, or its LaTeX source where the converter fails.
 
     >>> mathml("x^2").startswith("<math") and "<msup>" in mathml("x^2")
@@ -31,10 +38,25 @@ def mathml(latex: str) -> str:
     require("latex2mathml", "report")
     converter = require("latex2mathml.converter", "report")
     try:
-        markup = str(converter.convert(latex, display="block"))
+        markup = str(converter.convert(latex, display=display))
+        return _mended(markup, display) if _harmless(markup) else _source(latex)
     except Exception:  # the converter raises a dozen types; the source is still readable
         return _source(latex)
-    return markup if _harmless(markup) else _source(latex)
+
+
+def _mended(markup: str, display: str) -> str:
+    """Limits go below and above large signs, also between brackets, where the converter forgets it."""
+    root = ET.fromstring(markup)  # noqa: S314  (checked to be plain MathML)
+    for element in root.iter():
+        name, text = element.tag.rpartition("}")[2], (element.text or "").strip()
+        if name == "mi" and text in _OPERATORS:
+            element.tag, element.text = f"{{{_SPACE}}}mo", _OPERATORS[text]
+        elif re.match(r"\\\w", text):
+            raise ValueError(text)
+        elif display == "block" and name in _LIMITS and (element[0].text or "").strip() in _LARGE:
+            element.tag = f"{{{_SPACE}}}{_LIMITS[name]}"
+    ET.register_namespace("", _SPACE)
+    return ET.tostring(root, encoding="unicode")
 
 
 def _source(latex: str) -> str:

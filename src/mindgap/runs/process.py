@@ -54,6 +54,7 @@ class WorkerProcess:
         process = self._process  # the thread that awaits the answer may clear it meanwhile
         if process is not None:
             process.kill()
+            process.wait()  # or the next task would still be handed to it
 
     def close(self) -> None:
         """Let the process end by itself, then make sure that it did."""

@@ -67,6 +67,8 @@ class Block:
         model, (train, test) = self.models[0], recipe.splits()
         if next(model.parameters(), None) is None:
             raise Unsupported("the model has no parameters")
+        if next(model.parameters()).device.type != "cpu":
+            raise Unsupported("the model is not on the processor")
         subject = Subject(model, recipe.loss, train, test, task=recipe.task)
         everything = train.take(torch.arange(len(train)))
         return Problem(

@@ -55,6 +55,8 @@ def _activations(model: nn.Module, inputs: Inputs) -> int:
     try:
         with evaluating(model):
             call(model, inputs, next(model.parameters()))
+    except Exception:  # a model that does not take the data is refused later, in words
+        return 0
     finally:
         for handle in handles:
             handle.remove()

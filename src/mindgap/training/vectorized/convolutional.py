@@ -19,6 +19,8 @@ from mindgap.training.vectorized.engine import Engine
 from mindgap.training.vectorized.losses import BY_HAND, Ends, any_loss
 from mindgap.training.vectorized.patches import Patches, Picture, unfolds
 from mindgap.training.vectorized.pictures import Convolution, segment_shapes, simple_layer
+from mindgap.training.vectorized.pooled_patches import PooledPatches, pools_with
+from mindgap.training.vectorized.pooling import pairs_up
 from mindgap.training.vectorized.stages import Program
 from mindgap.training.vectorized.store import Store
 from mindgap.training.vectorized.support import Problem, Unsupported, all_trainable
@@ -64,7 +66,7 @@ class Convolutional(Engine):
             parts = slice(at, at := at + len(segment_shapes(layer, first)))
             layers.append(_convolution(layer, store.segments[parts], store.gradients[parts], first))
             views |= _views(name, layer, store.segments[parts], first)
-        return views, layers
+        return views, _joined(self.front, layers)
 
     def tail_parts(self, member: int) -> tuple[list[Tensor], list[Tensor]]:
         """Weights and gradients of one member's dense chain."""
@@ -151,6 +153,16 @@ def _convolution(layer: nn.Conv2d, parts: list[Tensor], gradients: list[Tensor],
     if unfolds(layer, first):
         return Patches(layer, parts[0], gradients[0])
     return Convolution(layer, parts, gradients, first)
+
+
+def _joined(front: list[Named], layers: list[Picture]) -> list[Picture]:
+    """Take a pool behind the first convolution into it, where that can be done."""
+    first, pool = layers[0], front[1][1] if len(front) > 1 else None
+    if not isinstance(first, Patches) or not pools_with(first.layer):
+        return layers
+    if type(pool) is not nn.MaxPool2d or not pairs_up(pool) or pool.ceil_mode:
+        return layers
+    return [PooledPatches(first.layer, first.filters, first.gradients), *layers[2:]]
 
 
 def _views(name: str, layer: nn.Conv2d, parts: list[Tensor], first: bool) -> dict[str, Tensor]:

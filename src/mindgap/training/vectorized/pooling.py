@@ -32,20 +32,21 @@ class PairMaxima:
         if self._odd:
             return self.other.backward(gradient)
         columns, pictures = torch.empty_like(self._columns), torch.empty_like(self._pictures)
-        _share(
+        share(
             gradient,
             self._columns[..., ::2, :],
             self._columns[..., 1::2, :],
             columns[..., ::2, :],
             columns[..., 1::2, :],
         )
-        _share(columns, self._pictures[..., ::2], self._pictures[..., 1::2], pictures[..., ::2], pictures[..., 1::2])
+        share(columns, self._pictures[..., ::2], self._pictures[..., 1::2], pictures[..., ::2], pictures[..., 1::2])
         return pictures
 
 
-def _share(gradient: Tensor, first: Tensor, second: Tensor, to_first: Tensor, to_second: Tensor) -> None:
-    aten.threshold_backward.grad_input(gradient, second - first, 0, grad_input=to_second)  # faster than a mask
-    torch.sub(gradient, to_second, out=to_first)
+def share(gradient: Tensor, first: Tensor, second: Tensor, to_first: Tensor, to_second: Tensor) -> None:
+    """Part the gradient of a maximum between its two arguments."""
+    torch.mul(gradient, first >= second, out=to_first)
+    torch.sub(gradient, to_first, out=to_second)
 
 
 class Maxima:

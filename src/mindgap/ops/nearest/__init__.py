@@ -1,0 +1,1 @@
+"""Exact and approximate nearest neighbours: points, candidates, certificates, ties."""

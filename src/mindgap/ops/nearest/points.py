@@ -1,0 +1,128 @@
+"""Points: distinct rows under a metric, their exact distances, and copies of them that bound their own errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mindgap.core.errors import InputError
+from mindgap.ops.nearest.canonical import BLOCK, Distinct, distinct
+
+Metric = Literal["euclidean", "cosine"]
+METRICS = ("euclidean", "cosine")
+UNIT = 2.0**-53  # the rounding error of a double
+LARGEST = 1e150  # beyond it a square leaves the doubles
+
+
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """Distinct rows ``x`` and the distance ``‖(x - y) · scale‖`` between them, each row counted ``count`` times.
+
+    ``blur`` is the size of the rounding errors that the rows themselves carry: zero for given rows, a few units in
+    the last place for rows that were brought to length one.
+    """
+
+    table: Distinct
+    rows: Tensor
+    scale: Tensor | None
+    blur: float
+    on_disk: bool
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @functools.cached_property
+    def count(self) -> Tensor:
+        """How many rows of the table are equal to each point."""
+        return self.table.start.diff()
+
+    @functools.cached_property
+    def repeated(self) -> bool:
+        """Whether some rows of the table are equal."""
+        return len(self.rows) < len(self.table.member)
+
+    @functools.cached_property
+    def center(self) -> Tensor:
+        """The mean point, from which approximate distances are taken: the nearer the rows, the less cancels."""
+        return _mean(self.rows, torch.ones(len(self)))
+
+    @functools.cached_property
+    def reach(self) -> float:
+        """The largest length of a row: it bounds what rounding may do to a centred row."""
+        return max(float(self.scaled(block.double()).norm(dim=1).max()) for block in self.rows.split(BLOCK))
+
+    def scaled(self, rows: Tensor) -> Tensor:
+        """Rows in the units of the metric."""
+        return rows if self.scale is None else rows * self.scale
+
+    def centered(self, rows: Tensor) -> Tensor:
+        """Rows of the table in the units of the metric, seen from the centre, in double precision."""
+        return self.scaled(rows.double() - self.center)
+
+    def squares(self, left: Tensor, right: Tensor) -> Tensor:
+        """Exact squared distances ``(q, c)`` of ``q`` points (by number) to ``c`` points each, by direct differences.
+
+        The difference is taken before anything is rounded, so the relative error is that of a sum of squares in
+        double precision, wherever the points lie.
+        """
+        near = self.rows.index_select(0, right.reshape(-1)).view(*right.shape, -1).double()
+        difference = self.scaled(near.sub_(self.rows[left].double()[:, None]))
+        return torch.einsum("qcd,qcd->qc", difference, difference)
+
+    def ties(self, square: Tensor) -> Tensor:
+        """The half-width within which squared distances count as equal: eight times their rounding error."""
+        relative = 8 * (self.rows.shape[1] + 8) * UNIT
+        return relative * square + 2 * self.blur * square.sqrt() + self.blur**2
+
+
+def as_points(
+    table: Tensor, labels: Tensor | None, *, metric: Metric, standardize: bool, on_disk: bool = False
+) -> Points:
+    """Prepare the rows of a table; ``standardize`` divides every feature by its standard deviation."""
+    if metric not in METRICS:
+        raise InputError(f"metric must be one of 'euclidean', 'cosine', got {metric!r}. Choose one of the two.")
+    check_size(table)
+    found = distinct(table, labels, on_disk)
+    scale = _scale(found.rows, found.start.diff()) if standardize else None
+    if metric == "euclidean":
+        return Points(found, found.rows, scale, 0.0, on_disk)
+    return Points(found, _directions(found, scale), None, 16 * UNIT, on_disk)
+
+
+def check_size(table: Tensor) -> None:
+    """Raise when a number is so large that its square is not a number."""
+    largest = max(float(block.abs().max()) for block in table.split(BLOCK))
+    if largest > LARGEST:
+        raise InputError(
+            f"Features must be smaller than {LARGEST:g} in size, got {largest:g}. Standardise or scale them first."
+        )
+
+
+def _mean(rows: Tensor, count: Tensor) -> Tensor:
+    total = torch.zeros(rows.shape[1], dtype=torch.float64)
+    for block, weight in zip(rows.split(BLOCK), count.double().split(BLOCK), strict=True):
+        total += weight @ block.double()
+    return total / count.sum()
+
+
+def _scale(rows: Tensor, count: Tensor) -> Tensor:
+    mean, total = _mean(rows, count), torch.zeros(rows.shape[1], dtype=torch.float64)
+    for block, weight in zip(rows.split(BLOCK), count.double().split(BLOCK), strict=True):
+        total += weight @ (block.double() - mean).square()
+    deviation = (total / count.sum()).sqrt()
+    constant = deviation <= 16 * UNIT * mean.abs()
+    return torch.where(constant, torch.ones_like(deviation), 1 / deviation.clamp_min(torch.finfo(torch.float64).tiny))
+
+
+def _directions(found: Distinct, scale: Tensor | None) -> Tensor:
+    mean = 0.0 if scale is None else _mean(found.rows, found.start.diff())
+    parts = []
+    for block in found.rows.split(BLOCK):
+        rows = block.double() if scale is None else (block.double() - mean) * scale
+        length = rows.norm(dim=1, keepdim=True)
+        parts.append(rows / torch.where(length > 0, length, torch.ones_like(length)))
+    return torch.cat(parts)

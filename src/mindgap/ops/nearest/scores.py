@@ -1,0 +1,91 @@
+"""Scores: for every pair of points a number from one matrix product that bounds their squared distance from below."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from mindgap.ops.nearest.points import UNIT, Points
+
+GROUP = 16  # columns that share a minimum; 8 to 32 measured alike
+TILE = 4096  # columns of one product, so that its result is still in the cache when its minima are taken
+
+
+class Scores:
+    r"""Lower bounds of distances by blocked matrix products in single or double precision.
+
+    For a query q and a point y, both seen from the centre, ``‖q-y‖² = ‖q‖² + 2(½‖y‖² - q·y)``. The bracket, computed
+    with rounding error u in d dimensions, is wrong by at most ``c(½‖q‖² + ‖y‖²)`` with ``c = (d+10)u`` (a sum of d+1
+    products in any order, rows rounded once, ``‖q‖‖y‖ ≤ ½(‖q‖²+‖y‖²)``). So with
+
+    .. math:: s = (\tfrac12 - c)\|y\|^2 - q \cdot y, \qquad
+              \|q-y\|^2 \ge (1 - c)\|q\|^2 + 2s - \text{slack}.
+
+    An outlier y spoils its own score alone. ``slack`` holds what centring itself rounds away (ρ ≤ 8·2⁻⁵³·max‖x‖ for
+    each pair, which gives ρ²/u + ρ²) and underflow.
+    """
+
+    def __init__(self, points: Points, dtype: torch.dtype) -> None:
+        self.points, self.dtype = points, dtype
+        unit, dimension = torch.finfo(dtype).eps / 2, points.rows.shape[1]
+        rounded = 8 * UNIT * points.reach
+        self.share = (dimension + 10) * unit
+        self.slack = rounded**2 / unit + rounded**2 + 4 * (dimension + 4) * torch.finfo(dtype).tiny
+        self.tile = min(TILE, -(-len(points) // GROUP) * GROUP)
+        self.width = -(-len(points) // self.tile) * self.tile
+
+    def columns(self, start: int) -> Tensor:
+        """The points of one tile as columns ``(-y, (½-c)‖y‖²)``; places beyond the last point are far away."""
+        rows = self.points.centered(self.points.rows[start : start + self.tile])
+        padded = torch.zeros(self.tile, rows.shape[1] + 1, dtype=self.dtype)
+        padded[: len(rows), :-1] = -rows
+        padded[:, -1] = torch.finfo(self.dtype).max / 4
+        padded[: len(rows), -1] = (0.5 - self.share) * rows.square().sum(1)
+        return padded
+
+    @functools.cached_property
+    def held(self) -> list[Tensor] | None:
+        """All tiles at once, unless the points lie on disk because they are too many."""
+        return None if self.points.on_disk else [self.columns(start) for start in range(0, self.width, self.tile)]
+
+    def queries(self, rows: Tensor) -> Tensor:
+        """Points as lines ``(q, 1)``."""
+        centered = self.points.centered(self.points.rows[rows]).to(self.dtype)
+        return torch.cat([centered, torch.ones(len(rows), 1, dtype=self.dtype)], dim=1)
+
+    def fill(self, rows: Tensor, scores: Tensor, minima: Tensor) -> None:
+        """Write the scores of ``rows`` to all points ``(q, width)`` and the least of each group of columns."""
+        lines, tiles = self.queries(rows), scores.unflatten(1, (-1, GROUP, self.tile // GROUP))
+        least = minima.unflatten(1, (tiles.shape[1], -1))
+        for number, start in enumerate(range(0, self.width, self.tile)):
+            tile = self.held[number] if self.held is not None else self.columns(start)
+            torch.mm(lines, tile.T, out=scores[:, start : start + self.tile])
+            torch.amin(tiles[:, number], dim=1, out=least[:, number])
+
+    def least(self, scores: Tensor, minima: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """The ``count`` smallest scores of each line in rising order, and their columns.
+
+        They lie in the ``count`` groups of smallest minimum, so only those are looked into.
+        """
+        if count * 2 > minima.shape[1]:
+            values, index = scores.topk(count, dim=1, largest=False)
+            return values, index
+        group = minima.topk(count, dim=1, largest=False, sorted=False).indices
+        span = self.tile // GROUP
+        first = group // span * self.tile + group % span
+        inside = (first[:, :, None] + torch.arange(GROUP) * span).flatten(1)
+        values, place = scores.gather(1, inside).topk(count, dim=1, largest=False)
+        return values, inside.gather(1, place)
+
+    def limit(self, rows: Tensor, square: Tensor) -> Tensor:
+        """The score above which a point is surely farther from ``rows`` than ``square``."""
+        length = self.points.centered(self.points.rows[rows]).square().sum(1)
+        limit = (square + self.slack - (1 - self.share) * length) / 2
+        return limit + 4 * UNIT * (square + length)  # the three roundings of the line above
+
+    @property
+    def representable(self) -> bool:
+        """Whether squared distances stay within the numbers of this precision."""
+        return self.points.reach**2 < torch.finfo(self.dtype).max / 64
