@@ -38,9 +38,8 @@ def test_every_public_name_loads_no_optional_package() -> None:
 
 
 def test_public_names_are_what_they_say() -> None:
-    import mindgap.jobs.examine
-
     import mindgap
+    import mindgap.jobs.examine
 
     assert callable(mindgap.examine)
     assert set(dir(mindgap)) == set(mindgap.__all__)
