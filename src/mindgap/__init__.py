@@ -8,11 +8,14 @@ when they are first used, so that ``import mindgap`` costs nothing.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from mindgap._version import __version__
 
+TYPE_CHECKING = False  # type checkers know this name; importing it would cost the command line a tenth of its start
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from mindgap.core.errors import MindgapError as MindgapError
     from mindgap.core.recipe import Recipe as Recipe
     from mindgap.core.registry import catalogue as catalogue

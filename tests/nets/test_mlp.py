@@ -85,7 +85,7 @@ def test_copies_and_pickles():
         ({"widths": 5}, "widths must hold at least two integers"),
         ({"widths": "ab"}, "widths must hold at least two integers"),
         ({"widths": (2, 0, 1)}, "widths must be an integer of at least 1, got 0. Raise widths."),
-        ({"widths": (2, 2.5, 1)}, "widths must be an integer, got 2.5."),
+        ({"widths": (2, 2.5, 1)}, "widths must be an integer of at least 1, got 2.5."),
         ({"widths": (2, 1), "dropout": 1.0}, "dropout must be a number from 0 to below 1, got 1.0."),
         ({"widths": (2, 1), "dropout": float("nan")}, "dropout must be a number from 0 to below 1, got nan."),
     ],

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
-from typing import Any, NoReturn
 
 from mindgap._version import __version__
 from mindgap.core.errors import InputError, unknown_name
+
+TYPE_CHECKING = False  # as in mindgap/__init__.py
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 COMMANDS = {
     "examine": "examine a model: gap, measures, bounds, hardest samples, a report",
@@ -28,12 +32,23 @@ EPILOG = """examples:
 """
 
 
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal, at most 110 columns, found without importing shutil and its compressors."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = os.get_terminal_size().columns
+        except OSError:  # not a terminal
+            columns = 100
+        super().__init__(prog, max_help_position=30, width=max(40, min(columns, 110) - 2))
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one sentence and an exit code of 2."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("allow_abbrev", False)
-        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        kwargs.setdefault("formatter_class", Formatter)
         super().__init__(*args, **kwargs)
 
     def error(self, message: str) -> NoReturn:
