@@ -7,7 +7,7 @@ from typing import Self
 
 from mindgap.core.options import option
 from mindgap.core.recipe import Recipe
-from mindgap.core.stats import mean_interval, spearman
+from mindgap.core.stats import holm, mean_interval, paired, spearman
 from mindgap.core.study import Record, Study, Trial
 from mindgap.core.table import Table
 from mindgap.data import digits
@@ -38,8 +38,8 @@ class BatchSizeGap(Study):
     cites = ("keskar2017large",)
 
     seeds: int = option(20, help="number of paired seeds", low=2)
-    epochs: int = option(150, help="passes over the train data at equal epochs", low=1)
-    learning_rate: float = option(0.1, help="step size of SGD", above=0)
+    epochs: int = option(200, help="passes over the train data at equal epochs", low=1)
+    learning_rate: float = option(0.05, help="step size of SGD; at 0.1 some seeds of batch size 16 do not fit", above=0)
     noise: float = option(0.1, help="share of the labels, train and test, that are made wrong", low=0, below=1)
     largest: int = option(512, help="largest batch size; sizes are 16, 32, … up to it", low=16)
     reference: int = option(
@@ -85,7 +85,7 @@ class BatchSizeGap(Study):
             title="Batch size against generalization gap (8×8 digits, noisy labels)",
             columns=columns,
             rows=rows,
-            notes=(CLAIM, *(note for budget in BUDGETS for note in _notes(budget, rows))),
+            notes=(CLAIM, *(note for budget in BUDGETS for note in _notes(budget, rows)), *_paired_notes(records)),
             charts=(_chart(rows),),
         )
 
@@ -95,10 +95,30 @@ class BatchSizeGap(Study):
 
 
 def _row(trial: Trial, record: Record) -> tuple[object, ...]:
-    gaps = [test - train for test, train in zip(record["test_error"], record["train_error"], strict=True)]
+    gaps = _gaps(record)
     spread = mean_interval(gaps)
     train, test, gap = (sum(values) / len(values) for values in (record["train_error"], record["test_error"], gaps))
     return (f"equal {trial['budget']}", trial["batch_size"], record["steps"], train, test, gap, spread.low, spread.high)
+
+
+def _gaps(record: Record) -> list[float]:
+    return [test - train for test, train in zip(record["test_error"], record["train_error"], strict=True)]
+
+
+def _paired_notes(records: Sequence[tuple[Trial, Record]]) -> list[str]:
+    """The largest batch against the smallest, seed by seed, with Holm's correction over the budgets."""
+    found = []
+    for budget in BUDGETS:
+        arms = [(trial["batch_size"], _gaps(record)) for trial, record in records if trial["budget"] == budget]
+        if len(arms) > 1:
+            (small, control), (large, treated) = min(arms), max(arms)
+            found.append((budget, small, large, paired(treated, control)))
+    corrected = holm([test.p_value for *_, test in found])
+    return [
+        f"At equal {budget}, gap at batch size {large} minus gap at {small}: {test.difference:+.4f} {test.interval}, "
+        f"p = {p_value:.2g} (paired over {test.pairs} seeds, Holm)."
+        for (budget, small, large, test), p_value in zip(found, corrected, strict=True)
+    ]
 
 
 def _notes(budget: str, rows: tuple[tuple[object, ...], ...]) -> list[str]:
