@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe", metavar="FILE.py:FUNCTION", help="a function that returns a mindgap.Recipe, instead"
     )
-    parser.add_argument("--epochs", type=int, help="passes over the train data (40)")
+    parser.add_argument("--epochs", type=int, help="passes over the train data (100)")
     parser.add_argument("--batch-size", type=int, help="samples a step (64)")
     parser.add_argument("--learning-rate", type=float, help="step size (0.001)")
     parser.add_argument("--optimizer", help="sgd, adam, adamw or rmsprop (adam)")
@@ -112,7 +112,7 @@ def default_recipe(arguments: argparse.Namespace) -> Any:
         loss="mse" if found.task == "regression" else "cross_entropy",
         classes=found.classes or (),
         name=f"{net} on {arguments.data}",
-        epochs=40,
+        epochs=100,
     )
 
 
