@@ -9,6 +9,7 @@ import pickle
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -249,3 +250,17 @@ def test_results_that_are_not_results(text: str, tmp_path: Path, capsys: pytest.
     path.write_text(text)
     assert "The results must" in complaint(capsys, "report", str(path), "-o", str(tmp_path / "page.html"))
     assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("kind", ["missing", "garbage", "pickle", "no labels", "k too large", "lengths"])
+def test_weights_of_a_bad_file(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, x, y = tmp_path / "data.npz", np.zeros((9, 2)), np.arange(9)
+    if kind == "garbage":
+        path.write_bytes(b"PK\x03\x04 no archive")
+    elif kind == "pickle":
+        np.savez(path, x=x, y=np.array([Bomb(tmp_path / "exploded")] * 9, dtype=object))
+    elif kind != "missing":
+        np.savez(path, x=x, **{"n" if kind == "no labels" else "y": y[:4] if kind == "lengths" else y})
+    expected = {"k too large": "k must be an integer from 2 to 9", "no labels": "Rename the arrays", "lengths": "4"}
+    assert expected.get(kind, "The data must be") in complaint(capsys, "weights", str(path), "-q")
+    assert not (tmp_path / "exploded").exists()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -166,6 +167,22 @@ def test_run_keeps_results_and_resumes(tmp_path: Path, capsys: pytest.CaptureFix
         assert "Batch size against generalization gap" in (tmp_path / name).read_text()
     table = json.loads(out(capsys, *words, "--json"))
     assert len(table["rows"]) == 4
+
+
+def test_weights_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(60, 3)), random.integers(0, 3, 60)
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    words = ("weights", str(tmp_path / "data.npz"), "--k", "5", "--max-weight", "8", "-q")
+    text = out(capsys, *words, "-o", str(tmp_path / "weights.npy"))
+    near = np.argsort(((x[:, None] - x) ** 2).sum(2), axis=1)[:, :5]
+    variance = np.eye(3)[y][near].var(axis=1, ddof=1).sum(1)
+    expected = 1 + 7 * variance / variance.max()
+    assert np.allclose(np.load(tmp_path / "weights.npy"), expected, atol=1e-10)
+    assert "60 samples" in text
+    facts = json.loads(out(capsys, *words, "--json"))
+    assert facts["heaviest"][0]["weight"] == pytest.approx(8)
+    assert facts["mean"] == pytest.approx(expected.mean())
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,7 @@ def test_two_specs_may_not_share_a_name(clean_registry) -> None:
 def test_names_are_kebab_case() -> None:
     assert kebab("PACBayesBound") == "pac-bayes-bound"
     assert kebab("KlInverse") == "kl-inverse"
-    assert kebab("Sharpness2") == "sharpness2"
+    assert kebab("Sharpness2") == "sharpness-2"
 
 
 def test_find_takes_any_spelling_and_advises() -> None:

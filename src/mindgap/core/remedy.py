@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from mindgap.core.recipe import Recipe
 from mindgap.core.spec import Spec
 from mindgap.core.split import Split
+from mindgap.core.subject import Subject
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -19,7 +20,8 @@ class Moment:
     """Where training stands, as every seam sees it.
 
     ``memory`` is the remedy's own store: numbers and tensors, saved with the checkpoint. ``validate`` gives the mean
-    loss on the held-out share of the train data.
+    loss on the held-out share of the train data, ``subject`` joins a model to the train data and the loss (without the
+    test data, which no remedy may see).
     """
 
     model: nn.Module
@@ -29,6 +31,7 @@ class Moment:
     seed: int = 0
     memory: dict[str, Any] = dataclasses.field(default_factory=dict)
     validate: Callable[[], float] | None = None
+    subject: Callable[[nn.Module], Subject] | None = None
 
 
 class Remedy(Spec, abstract=True):

@@ -19,8 +19,10 @@ def kebab(name: str) -> str:
 
     >>> kebab("DistanceFromInitialisation")
     'distance-from-initialisation'
+    >>> kebab("VbswTable1"), kebab("DARC1")
+    ('vbsw-table-1', 'darc1')
     """
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name).lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[a-z])(?=[0-9])", "-", name).lower()
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(options.option,))

@@ -12,6 +12,8 @@ DASHES = ("solid", "dash", "dot")
 
 def study_chart(chart: Mapping[str, Any]) -> Figure:
     """A chart of a study's table: lines (or bars) with the band from ``low`` to ``high``."""
+    if chart.get("kind") == "heat":
+        return _study_map(chart)
     kind = "bar" if chart.get("kind") == "bar" else "line"
     traces: list[dict[str, Any]] = []
     for k, row in enumerate(chart.get("series", ())):
@@ -21,6 +23,14 @@ def study_chart(chart: Mapping[str, Any]) -> Figure:
     x |= {"type": chart["x_scale"]} if chart.get("x_scale") in ("log", "linear") else {}
     y |= {"type": chart["y_scale"]} if chart.get("y_scale") in ("log", "linear") else {}
     return figure(traces, height=380, x=x, y=y, showlegend=len(traces) > 1, barmode="group")
+
+
+def _study_map(chart: Mapping[str, Any]) -> Figure:
+    """A colour map of numbers above and below zero: blue is lower, red is higher, white is no change."""
+    trace: dict[str, Any] = {"type": "heatmap"} | {key: list(chart[key]) for key in ("x", "y", "z")}
+    trace |= {"colorscale": "RdBu", "zmid": 0, "colorbar": {"thickness": 12}}
+    x, y = ({"title": axis_title(clean(str(chart.get(key, ""))))} for key in ("x_label", "y_label"))
+    return figure([trace], height=440, x=x, y=y, showlegend=False)
 
 
 def _study_lines(row: Mapping[str, Any], colour: str, dash: str) -> list[dict[str, Any]]:

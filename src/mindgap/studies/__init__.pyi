@@ -1,4 +1,5 @@
 # Written by mindgap.core.stubs; do not edit.
 from mindgap.studies.batch_size_gap import BatchSizeGap as BatchSizeGap
+from mindgap.studies.vbsw_table1 import VbswTable1 as VbswTable1
 
 __all__: list[str]

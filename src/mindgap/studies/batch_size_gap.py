@@ -144,6 +144,6 @@ def _chart(rows: tuple[tuple[object, ...], ...]) -> dict[str, object]:
         "title": "Gap against batch size, mean and 95 % interval over seeds",
         "x_label": "batch size",
         "y_label": "generalization gap (error rate)",
-        "x_log": True,
+        "x_scale": "log",
         "series": series,
     }

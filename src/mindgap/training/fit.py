@@ -82,7 +82,8 @@ class Loop:
 
     def _moment(self) -> Moment:
         validate = None if self.validation is None else functools.partial(mean_loss, self.subject, self.validation)
-        return Moment(model=self.model, optimizer=self.optimizer, seed=self.seed, validate=validate)
+        subject = functools.partial(_train_subject, self.subject)
+        return Moment(model=self.model, optimizer=self.optimizer, seed=self.seed, validate=validate, subject=subject)
 
     def advance(self) -> None:
         """Run one epoch; on divergence or Ctrl-C the weights go back to the end of the epoch before."""
@@ -234,6 +235,11 @@ def mean_loss(subject: Subject, split: Split) -> float:
     """Mean loss of the subject's model on other data than its own."""
     other = Subject(subject.model, subject.loss, split, task=subject.task, check_determinism=False)
     return other.mean_loss("train")
+
+
+def _train_subject(subject: Subject, model: torch.nn.Module) -> Subject:
+    """A model with the subject's train data and loss."""
+    return Subject(model, subject.loss, subject.train, task=subject.task, check_determinism=False)
 
 
 def _forward(model: torch.nn.Module, batch: Batch, like: Tensor) -> Tensor:

@@ -55,6 +55,11 @@ class Points:
         """The largest length of a row: it bounds what rounding may do to a centred row."""
         return max(float(self.scaled(block.double()).norm(dim=1).max()) for block in self.rows.split(BLOCK))
 
+    @functools.cached_property
+    def square_length(self) -> Tensor:
+        """The squared length of every row, seen from the centre."""
+        return torch.cat([self.centered(block).square().sum(1) for block in self.rows.split(BLOCK)])
+
     def scaled(self, rows: Tensor) -> Tensor:
         """Rows in the units of the metric."""
         return rows if self.scale is None else rows * self.scale

@@ -39,3 +39,8 @@ def places(start: Tensor, rows: Tensor) -> Tensor:
 def sums(values: Tensor, rows: Tensor, count: int) -> Tensor:
     """The sum of ``values`` over the places of each of ``count`` rows."""
     return values.new_zeros(count, *values.shape[1:]).index_add_(0, rows, values)
+
+
+def largest(values: Tensor, rows: Tensor, count: int) -> Tensor:
+    """The largest of non-negative ``values`` over the places of each of ``count`` rows."""
+    return values.new_zeros(count).scatter_reduce_(0, rows, values, "amax")

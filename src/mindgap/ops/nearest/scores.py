@@ -10,7 +10,7 @@ from torch import Tensor
 from mindgap.ops.nearest.points import UNIT, Points
 
 GROUP = 16  # columns that share a minimum; 8 to 32 measured alike
-TILE = 4096  # columns of one product, so that its result is still in the cache when its minima are taken
+TILE = 2048  # columns of one product, so that its result is still in the cache when its minima are taken
 
 
 class Scores:
@@ -33,22 +33,23 @@ class Scores:
         rounded = 8 * UNIT * points.reach
         self.share = (dimension + 10) * unit
         self.slack = rounded**2 / unit + rounded**2 + 4 * (dimension + 4) * torch.finfo(dtype).tiny
-        self.tile = min(TILE, -(-len(points) // GROUP) * GROUP)
-        self.width = -(-len(points) // self.tile) * self.tile
+        self.tile = TILE
+        self.width = -(-len(points) // GROUP) * GROUP
+        self.far = torch.finfo(dtype).max / 4
 
-    def columns(self, start: int) -> Tensor:
-        """The points of one tile as columns ``(-y, (½-c)‖y‖²)``; places beyond the last point are far away."""
-        rows = self.points.centered(self.points.rows[start : start + self.tile])
-        padded = torch.zeros(self.tile, rows.shape[1] + 1, dtype=self.dtype)
-        padded[: len(rows), :-1] = -rows
-        padded[:, -1] = torch.finfo(self.dtype).max / 4
-        padded[: len(rows), -1] = (0.5 - self.share) * rows.square().sum(1)
+    def columns(self, rows: Tensor) -> Tensor:
+        """Rows of the table as columns ``(-y, (½-c)‖y‖²)``, filled up to whole groups with points that are far away."""
+        centered = self.points.centered(rows)
+        padded = torch.zeros(-(-len(rows) // GROUP) * GROUP, rows.shape[1] + 1, dtype=self.dtype)
+        padded[:, -1] = self.far
+        padded[: len(rows), :-1] = -centered
+        padded[: len(rows), -1] = (0.5 - self.share) * centered.square().sum(1)
         return padded
 
     @functools.cached_property
     def held(self) -> list[Tensor] | None:
         """All tiles at once, unless the points lie on disk because they are too many."""
-        return None if self.points.on_disk else [self.columns(start) for start in range(0, self.width, self.tile)]
+        return None if self.points.on_disk else [self.columns(rows) for rows in self.points.rows.split(self.tile)]
 
     def queries(self, rows: Tensor) -> Tensor:
         """Points as lines ``(q, 1)``."""
@@ -57,31 +58,30 @@ class Scores:
 
     def fill(self, rows: Tensor, scores: Tensor, minima: Tensor) -> None:
         """Write the scores of ``rows`` to all points ``(q, width)`` and the least of each group of columns."""
-        lines, tiles = self.queries(rows), scores.unflatten(1, (-1, GROUP, self.tile // GROUP))
-        least = minima.unflatten(1, (tiles.shape[1], -1))
-        for number, start in enumerate(range(0, self.width, self.tile)):
-            tile = self.held[number] if self.held is not None else self.columns(start)
-            torch.mm(lines, tile.T, out=scores[:, start : start + self.tile])
-            torch.amin(tiles[:, number], dim=1, out=least[:, number])
+        lines, done = self.queries(rows), 0
+        for number, block in enumerate(self.points.rows.split(self.tile)):
+            tile = self.held[number] if self.held is not None else self.columns(block)
+            part = scores[:, done : done + len(tile)]
+            torch.mm(lines, tile.T, out=part)
+            least = minima[:, done // GROUP : (done + len(tile)) // GROUP]
+            torch.amin(part.unflatten(1, (GROUP, -1)), dim=1, out=least)
+            done += len(tile)
 
-    def least(self, scores: Tensor, minima: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """The ``count`` smallest scores of each line in rising order, and their columns.
+    def ceiling(self, rows: Tensor, score: Tensor, length: float) -> Tensor:
+        """The largest squared distance of ``rows`` to a point of this score and of squared length up to ``length``.
 
-        They lie in the ``count`` groups of smallest minimum, so only those are looked into.
+        The same bound of errors as above, from the other side: ``(1 + c)‖q‖² + 2s + 4c‖y‖² + slack``.
         """
-        if count * 2 > minima.shape[1]:
-            values, index = scores.topk(count, dim=1, largest=False)
-            return values, index
-        group = minima.topk(count, dim=1, largest=False, sorted=False).indices
-        span = self.tile // GROUP
-        first = group // span * self.tile + group % span
-        inside = (first[:, :, None] + torch.arange(GROUP) * span).flatten(1)
-        values, place = scores.gather(1, inside).topk(count, dim=1, largest=False)
-        return values, inside.gather(1, place)
+        return (
+            (1 + self.share) * self.points.square_length[rows]
+            + 2 * score.double()
+            + 4 * self.share * length
+            + self.slack
+        )
 
     def limit(self, rows: Tensor, square: Tensor) -> Tensor:
         """The score above which a point is surely farther from ``rows`` than ``square``."""
-        length = self.points.centered(self.points.rows[rows]).square().sum(1)
+        length = self.points.square_length[rows]
         limit = (square + self.slack - (1 - self.share) * length) / 2
         return limit + 4 * UNIT * (square + length)  # the three roundings of the line above
 
@@ -89,3 +89,21 @@ class Scores:
     def representable(self) -> bool:
         """Whether squared distances stay within the numbers of this precision."""
         return self.points.reach**2 < torch.finfo(self.dtype).max / 64
+
+
+def least(scores: Tensor, minima: Tensor, tile: int, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` smallest scores of each line in rising order, and their columns.
+
+    They lie in the ``count`` groups of smallest minimum, so only those are looked into. A group is every (tile/16)-th
+    column of its tile; the last tile may be narrower.
+    """
+    if count * 2 > minima.shape[1]:
+        values, index = scores.topk(count, dim=1, largest=False)
+        return values, index
+    group = minima.topk(count, dim=1, largest=False, sorted=False).indices
+    before = group * GROUP // tile * tile
+    span = (scores.shape[1] - before).clamp_max(tile) // GROUP
+    first = before + group - before // GROUP
+    inside = (first[:, :, None] + torch.arange(GROUP) * span[:, :, None]).flatten(1)
+    values, place = scores.gather(1, inside).topk(count, dim=1, largest=False)
+    return values, inside.gather(1, place)
