@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from mindgap.core.result import Result as Result
     from mindgap.core.subject import Subject as Subject
     from mindgap.jobs.examine import examine as examine
+    from mindgap.jobs.retrain_head import retrain_head as retrain_head
+    from mindgap.ops.variance_weights import VarianceWeights as VarianceWeights
     from mindgap.report import Report as Report
     from mindgap.runs import sweep as sweep
     from mindgap.training.ensemble import ensemble as ensemble
@@ -36,11 +38,13 @@ _HOMES = {
     "Report": "mindgap.report",
     "Result": "mindgap.core.result",
     "Subject": "mindgap.core.subject",
+    "VarianceWeights": "mindgap.ops.variance_weights",
     "catalogue": "mindgap.core.registry",
     "ensemble": "mindgap.training.ensemble",
     "examine": "mindgap.jobs.examine",
     "find": "mindgap.core.registry",
     "fit": "mindgap.training.fit",
+    "retrain_head": "mindgap.jobs.retrain_head",
     "sweep": "mindgap.runs",
 }
 _ROOMS = ("bounds", "data", "measures", "nets", "remedies", "studies")

@@ -163,3 +163,17 @@ def test_outputs_with_logits_attribute_or_tuple() -> None:
     for kind in ("tuple", "object"):
         subject = Subject(Wrapped(kind), "cross_entropy", (x, y))
         assert torch.allclose(subject.outputs(), subject.model.line(x))
+
+
+def test_features_enter_the_layer_called_last_not_the_one_declared_last() -> None:
+    class Backwards(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.body = nn.Linear(5, 3), nn.Linear(4, 5)
+
+        def forward(self, inputs):
+            return self.head(torch.relu(self.body(inputs)))
+
+    subject = Subject(Backwards(), "cross_entropy", (x, y), batch_size=7)
+    assert torch.allclose(subject.model.head(subject.features()), subject.outputs(), atol=1e-6)
+    assert not any(module._forward_pre_hooks for module in subject.model.modules())

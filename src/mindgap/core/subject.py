@@ -115,7 +115,7 @@ class Subject:
         return self._cached(("margins", which), lambda: _margins(self.outputs(which), self.targets(which)))
 
     def features(self, which: Which = "train") -> Tensor:
-        """What enters the last linear layer."""
+        """What enters the linear layer that is called last."""
         return self._cached(("features", which), lambda: self._features(which))
 
     def gradient(self, which: Which = "train") -> dict[str, Tensor]:
@@ -152,14 +152,17 @@ class Subject:
         layers = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
         if not layers:
             raise InputError("Features need a model with a linear layer, got none. Name the layer or choose another.")
-        kept: list[Tensor] = []
-        handle = layers[-1].register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0].detach()))
+        kept, latest = list[Tensor](), dict[str, Tensor]()
+        keep = lambda _, inputs: latest.update(last=inputs[0].detach())  # noqa: E731  (the layer called last wins)
+        handles = [layer.register_forward_pre_hook(keep) for layer in layers]
         try:
             with evaluating(self.model):
                 for batch in self.batches(which):
                     self.forward(batch.inputs)
+                    kept.append(latest["last"])
         finally:
-            handle.remove()
+            for handle in handles:
+                handle.remove()
         return torch.cat(kept)
 
     def _gradient(self, which: Which) -> Tensor:

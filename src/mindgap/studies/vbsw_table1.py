@@ -24,7 +24,11 @@ from mindgap.ops.weights import permuted
 from mindgap.training.ensemble import ensemble
 
 ARMS = ("baseline", "VBSW", "VBSW, mean 1", "permuted", "permuted, mean 1", "step × mean weight")
-METRICS = {"double moon": "accuracy, %", "Boston housing": "mean squared error"}
+METRICS = {
+    "double moon": "accuracy, %",
+    "double moon, step 0.1": "accuracy, %",
+    "Boston housing": "mean squared error",
+}
 
 
 class VbswTable1(Study):
@@ -37,10 +41,11 @@ class VbswTable1(Study):
     other samples, and unweighted training whose step is longer by the mean weight. What VBSW gains over its own
     permuted weights is due to the local variance; the rest is not. Tests are paired over data splits, seeds averaged.
 
-    Assumes: The hyper-parameters of the paper's Table 6; nothing is chosen on test data, and no best seed is picked.
+    Assumes: The hyper-parameters of the paper's Table 6; nothing is chosen on test data, and no best seed is picked. On
+    the moons the published step of 0.001 ends long before the network has converged, so a second row takes 0.1.
 
     >>> len(VbswTable1().trials())
-    40
+    60
     """
 
     method = ("V9",)
@@ -64,9 +69,11 @@ class VbswTable1(Study):
 
     def run(self, trial: Trial) -> Record:
         """All arms on one split, all seeds at once."""
-        moon = trial["data"] == "double moon"
+        moon = trial["data"] != "Boston housing"
         data = two_moons(300, 1000, self.noise, seed=trial.seed) if moon else _boston(trial.seed)
         recipe = self._moon(data) if moon else self._boston(data)
+        if "step" in trial["data"]:
+            recipe = recipe.replace(learning_rate=0.1, epochs=-(-self.moon_epochs // 5))
         variance = VarianceWeights(k=20, max_weight=100) if moon else VarianceWeights(k=35, max_weight=8)
         weights = torch.from_numpy(variance.fit(data.inputs, data.targets.squeeze()).weights_)
         mixed, plain, mean = permuted(weights, generator(trial.seed)), torch.ones_like(weights), float(weights.mean())
