@@ -182,16 +182,14 @@ def _compared(
     table: Tensor, labels: Tensor, some: Tensor, sets: list[set[int]], variances: np.ndarray
 ) -> tuple[int, float]:
     points = as_points(table, labels, metric="euclidean", standardize=False)
-    mine = points.table.owner[some]
-    near = joined(list(exact_blocks(points, mine.unique(), K, 2**28)))
-    line = {point: number for number, point in enumerate(near.rows.tolist())}
+    mine = points.table.owner[some].tolist()
+    near = joined(list(exact_blocks(points, torch.arange(len(points)), K, 2**28)))
+    start, member = points.table.start, points.table.member
     wrong = 0
-    for point, wanted in zip(mine.tolist(), sets, strict=True):
-        index = near.index[near.start[line[point]] : near.start[line[point] + 1]].tolist()
-        spans = [points.table.member[points.table.start[u] : points.table.start[u + 1]].tolist() for u in index]
-        wrong += {sample for span in spans for sample in span} != wanted
-    found = Classes(points, labels).moments(near).expected_variance(K)
-    own = np.array([float(found[line[point]]) for point in mine.tolist()])
+    for point, wanted in zip(mine, sets, strict=True):
+        index = near.index[near.start[point] : near.start[point + 1]].tolist()
+        wrong += {sample for u in index for sample in member[start[u] : start[u + 1]].tolist()} != wanted
+    own = Classes(points, labels).moments(near).expected_variance(K)[mine].numpy()
     return wrong, float(np.nanmax(np.abs(own - variances)))
 
 

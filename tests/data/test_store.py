@@ -117,7 +117,9 @@ def test_links_do_not_leave(tmp_path):
         unpack(archive, tmp_path / "target")
 
 
-@pytest.mark.parametrize("content", [b"", b"not an archive", tar_of({"a": b"x" * 10_000})[:60]])
+@pytest.mark.parametrize(
+    "content", [b"", b"not an archive", tar_of({"a": b"x" * 10_000})[:60]], ids=["empty", "text", "cut"]
+)
 def test_broken_archives(tmp_path, content):
     archive = tmp_path / "archive"
     archive.write_bytes(content)

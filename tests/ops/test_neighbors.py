@@ -115,6 +115,17 @@ def test_certificates_spare_most_rows_the_second_search(monkeypatch: pytest.Monk
     assert [turn.scores.dtype for turn in turns[1:]] == [torch.float32, torch.float64]
 
 
+def test_products_in_half_precision_are_not_trusted() -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        assert not scores.full_precision()
+        assert torch.equal(nearest(features(), K, method="exact").index, nearest(features(), K, method="tree").index)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert scores.full_precision()
+
+
 def test_small_blocks_change_nothing() -> None:
     rows = features()
     whole, blocks = nearest(rows, K, method="exact"), nearest(rows, K, method="exact", memory=1)

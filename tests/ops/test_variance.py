@@ -109,6 +109,18 @@ def test_every_source_gives_the_same(tmp_path: pytest.TempPathFactory) -> None:
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-12)
 
 
+def test_memory_maps_that_may_not_be_written_or_hold_bytes(tmp_path: pytest.TempPathFactory) -> None:
+    pictures = digits().train[0].reshape(-1, 64)[:300]
+    pictures = (pictures / pictures.max() * 16).round()
+    for kind in ("uint8", "float32"):
+        np.save(f"{tmp_path}/{kind}.npy", pictures.numpy().astype(kind))
+        mapped = np.load(f"{tmp_path}/{kind}.npy", mmap_mode="r")
+        for metric in ("euclidean", "cosine"):
+            wanted = local_variance(pictures, labels(300), k=7, metric=metric).variance  # type: ignore[arg-type]
+            found = local_variance(mapped, labels(300), k=7, metric=metric).variance  # type: ignore[arg-type]
+            torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+
+
 def test_equal_labels_vary_by_nothing() -> None:
     for target in (torch.full((100,), 3), torch.full((100, 2), 0.1)):
         assert local_variance(features()[:100], target, k=5).variance.abs().max() == 0

@@ -28,7 +28,7 @@ def exact_blocks(points: Points, rows: Tensor, k: int, memory: int) -> Iterator[
     partition = Partition(points, int(1.5 * len(points) ** 0.5)) if worth_cells else None
     for dtype in (torch.float32, torch.float64):
         scores, final = Scores(points, dtype), dtype == torch.float64
-        if len(rows) and (final or scores.representable):
+        if len(rows) and (final or scores.trustworthy):
             turn = Turn(scores, k, memory, final)
             yield from turn.run(rows, partition)
             rows, partition = torch.cat([rows[:0], *turn.left]), turn.partition

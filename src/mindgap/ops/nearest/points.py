@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mindgap.core.errors import InputError
-from mindgap.ops.nearest.canonical import BLOCK, Distinct, distinct
+from mindgap.ops.nearest.canonical import BLOCK, Distinct, disk_table, distinct
 
 Metric = Literal["euclidean", "cosine"]
 METRICS = ("euclidean", "cosine")
@@ -95,7 +95,7 @@ def as_points(
     scale = _scale(found.rows, found.start.diff()) if standardize else None
     if metric == "euclidean":
         return Points(found, found.rows, scale, 0.0, on_disk)
-    return Points(found, _directions(found, scale), None, 16 * UNIT, on_disk)
+    return Points(found, _directions(found, scale, on_disk), None, 16 * UNIT, on_disk)
 
 
 def check_size(table: Tensor) -> None:
@@ -123,11 +123,13 @@ def _scale(rows: Tensor, count: Tensor) -> Tensor:
     return torch.where(constant, torch.ones_like(deviation), 1 / deviation.clamp_min(torch.finfo(torch.float64).tiny))
 
 
-def _directions(found: Distinct, scale: Tensor | None) -> Tensor:
-    mean = 0.0 if scale is None else _mean(found.rows, found.start.diff())
-    parts = []
-    for block in found.rows.split(BLOCK):
-        rows = block.double() if scale is None else (block.double() - mean) * scale
+def _directions(found: Distinct, scale: Tensor | None, on_disk: bool) -> Tensor:
+    """Rows (standardised first if so wished) brought to length one; a row of zeros stays."""
+    mean = None if scale is None else _mean(found.rows, found.start.diff())
+    shape = found.rows.shape
+    result = disk_table(shape[0], shape[1], torch.float64) if on_disk else torch.empty(shape, dtype=torch.float64)
+    for place, block in zip(range(0, shape[0], BLOCK), found.rows.split(BLOCK), strict=True):
+        rows = block.double() if mean is None or scale is None else (block.double() - mean) * scale
         length = rows.norm(dim=1, keepdim=True)
-        parts.append(rows / torch.where(length > 0, length, torch.ones_like(length)))
-    return torch.cat(parts)
+        result[place : place + BLOCK] = rows / torch.where(length > 0, length, torch.ones_like(length))
+    return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,9 +87,19 @@ class Scores:
         return limit + 4 * UNIT * (square + length)  # the three roundings of the line above
 
     @property
-    def representable(self) -> bool:
-        """Whether squared distances stay within the numbers of this precision."""
-        return self.points.reach**2 < torch.finfo(self.dtype).max / 64
+    def trustworthy(self) -> bool:
+        """Whether squared distances stay within the numbers of this precision and products are taken in it."""
+        whole = self.dtype == torch.float64 or full_precision()
+        return whole and self.points.reach**2 < torch.finfo(self.dtype).max / 64
+
+
+def full_precision() -> bool:
+    """Whether products of single precision are rounded as such: torch may be told to take them in half of it."""
+    rooms: list[Any] = [torch.backends, torch.backends.mkldnn, getattr(torch.backends.mkldnn, "matmul", None)]
+    settings = {getattr(room, "fp32_precision", None) for room in rooms}
+    if settings == {None}:  # before torch 2.9
+        return torch.get_float32_matmul_precision() == "highest"
+    return settings <= {None, "none", "ieee"}
 
 
 def least(scores: Tensor, minima: Tensor, tile: int, count: int) -> tuple[Tensor, Tensor]:

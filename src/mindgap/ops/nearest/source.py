@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from mindgap.core.errors import InputError
 from mindgap.core.split import as_tensor, check_finite, part
-from mindgap.ops.nearest.canonical import BLOCK
+from mindgap.ops.nearest.canonical import BLOCK, disk_table
 
 Chunks = Iterable[Any] | Callable[[], Iterable[Any]]
 
@@ -86,12 +87,29 @@ def _table(features: Any) -> Tensor:
         raise InputError(
             f"X must be a dense table of numbers, got a sparse {type(features).__name__}. Pass X.toarray() instead."
         )
+    if isinstance(features, np.memmap):
+        return _mapped(features)
     array = features if isinstance(features, Tensor | np.ndarray) else np.asarray(features)
     if isinstance(array, np.ndarray):
         array = _numbers(array)
     table = array if isinstance(array, Tensor) else as_tensor(array)
     table = table.detach().cpu()
     return table if table.dtype in (torch.float32, torch.float64) else table.double()
+
+
+def _mapped(array: np.memmap[Any, Any]) -> Tensor:
+    """A memory map as it stands, or, if it holds other numbers than floats, converted block by block to another."""
+    if array.dtype in (np.float32, np.float64):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nor is it written to
+            return torch.from_numpy(array)
+    if array.ndim != 2:
+        return as_tensor(_numbers(np.asarray(array)))
+    kind = torch.float32 if array.dtype.itemsize <= 2 else torch.float64
+    table = disk_table(array.shape[0], array.shape[1], kind)
+    for place in range(0, len(array), BLOCK):
+        table[place : place + BLOCK] = as_tensor(_numbers(np.array(array[place : place + BLOCK])))
+    return table
 
 
 def _numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from mindgap.core.errors import require
+from mindgap.ops.nearest.exact import exact_blocks
 from mindgap.ops.nearest.near import Near, kept, kth_square
 from mindgap.ops.nearest.points import UNIT, Points
+
+TRIES = 3
 
 
 def installed() -> bool:
@@ -19,19 +22,20 @@ def installed() -> bool:
 
 
 def tree_blocks(points: Points, rows: Tensor, k: int, memory: int) -> Iterator[Near]:
-    """The neighbours of ``rows``; a row whose ties run beyond the candidates asks again for twice as many."""
+    """The neighbours of ``rows``; a row whose ties run beyond its candidates asks for more, then goes elsewhere."""
     place = points.centered(points.rows).numpy()
     tree = require("scipy.spatial", "neighbors").cKDTree(place)
     wide = min(k + max(4, k // 4), len(points))
-    while len(rows):
-        size = max(1, memory // (16 * wide * points.rows.shape[1]))
-        left = []
-        for block in rows.split(size):
+    for _ in range(TRIES):
+        left, size = [rows[:0]], max(1, memory // (16 * wide * points.rows.shape[1]))
+        for block in rows.split(size) if len(rows) else ():
             distance, index = tree.query(place[block.numpy()], k=range(1, wide + 1))
             found, rest = _certified(points, block, torch.from_numpy(distance), torch.from_numpy(index), k)
             yield found
             left.append(rest)
-        rows, wide = torch.cat(left), min(2 * wide, len(points))
+        rows, wide = torch.cat(left), min(4 * wide, len(points))
+    if len(rows):
+        yield from exact_blocks(points, rows, k, memory)
 
 
 def _certified(points: Points, rows: Tensor, distance: Tensor, index: Tensor, k: int) -> tuple[Near, Tensor]:
