@@ -12,7 +12,7 @@ author = "The mindgap authors"
 copyright = "The mindgap authors, Apache-2.0"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "mathml", "catalogue", "snippets"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "catalogue", "snippets"]
 exclude_patterns = ["_build", "results", "catalogue/parts"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
