@@ -15,6 +15,7 @@ from mindgap.cli.output import write, write_json
 EXTRAS = {
     "report": ("plotly", "latex2mathml"),
     "dashboard": ("starlette", "uvicorn"),
+    "neighbors": ("faiss", "scipy"),
     "search": ("optuna",),
     "dask": ("distributed",),
     "ray": ("ray",),
