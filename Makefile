@@ -32,7 +32,8 @@ bench: $(INSTALLED)  ## ratios against the named peers
 	for file in benchmarks/ensemble.py benchmarks/cli.py; do $(BIN)/python $$file || exit 1; done
 
 reproduce: $(INSTALLED)  ## the slow studies, into docs/results
-	$(BIN)/mindgap run batch-size-gap --results docs/results/batch-size-gap.json
+	for study in batch-size-gap vbsw-table-1 vbsw-figure-5 when-vbsw-helps; do \
+	  $(BIN)/mindgap run $$study --results docs/results/$$study.json || exit 1; done
 
 clean:
 	rm -rf $(VENV) docs/_build docs/catalogue .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
