@@ -122,7 +122,6 @@ def test_bootstrap_covers_and_repeats() -> None:
     assert found.high == pytest.approx(high, abs=0.04)
 
 
-def test_student_and_normal_quantiles() -> None:
+def test_student_quantiles() -> None:
     assert ours.student_quantile(0.95, 9) == pytest.approx(stats.t.ppf(0.975, 9), rel=1e-9)
     assert ours.student_tail(1.3, 4) == pytest.approx(2 * stats.t.sf(1.3, 4), rel=1e-10)
-    assert ours.normal_quantile(0.975) == pytest.approx(stats.norm.ppf(0.975), rel=1e-10)

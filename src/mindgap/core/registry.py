@@ -30,16 +30,14 @@ def walk(package_name: str) -> None:
 
 def publish(package_name: str) -> list[str]:
     """Import a family's folder and put the specs found there into its namespace; returns ``__all__``."""
-    package = sys.modules[package_name]
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package_name}.{module.name}")
+    walk(package_name)
     found = {
         cls.__name__: cls
         for shelf in REGISTRY.values()
         for cls in shelf.values()
         if cls.__module__.startswith(package_name + ".")
     }
-    vars(package).update(found)
+    vars(sys.modules[package_name]).update(found)
     return sorted(found)
 
 

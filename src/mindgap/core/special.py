@@ -50,11 +50,6 @@ def _away(value: float, tiny: float) -> float:
     return value if abs(value) > tiny else tiny
 
 
-def normal_quantile(probability: float) -> float:
-    """The quantile of the standard normal distribution."""
-    return bisect(lambda z: 0.5 * math.erfc(-z / math.sqrt(2)) - probability, -40.0, 40.0)
-
-
 def student_tail(statistic: float, degrees: float) -> float:
     """The two-sided p-value of a Student statistic.
 

@@ -26,7 +26,7 @@ def study_chart(chart: Mapping[str, Any]) -> Figure:
 
 
 def _study_map(chart: Mapping[str, Any]) -> Figure:
-    """A colour map of numbers above and below zero: blue is lower, red is higher, white is no change."""
+    """A colour map of numbers above and below zero: blue is lower, red is higher, grey is no change."""
     trace: dict[str, Any] = {"type": "heatmap"} | {key: list(chart[key]) for key in ("x", "y", "z")}
     trace |= {"colorscale": "RdBu", "zmid": 0, "colorbar": {"thickness": 12}}
     x, y = ({"title": axis_title(clean(str(chart.get(key, ""))))} for key in ("x_label", "y_label"))
