@@ -97,6 +97,12 @@ def mlp_regression(dtype: torch.dtype) -> Subject:
     return Subject(model, "mse", (x, x.sum(1)), (t, t.sum(1)), initial=initial)
 
 
+def one_input(dtype: torch.dtype) -> Subject:
+    x, t = inputs(dtype, width=1), inputs(dtype, width=1, seed=1)
+    model, initial = trained(seeded(lambda: MLP(widths=(1, 6, 1), activation="relu")), dtype)
+    return Subject(model, "mse", (x, x.sin()), (t, t.sin()), initial=initial)
+
+
 def many_outputs(dtype: torch.dtype) -> Subject:
     x, t = inputs(dtype), inputs(dtype, seed=1)
     model, initial = trained(seeded(lambda: MLP(widths=(4, 5, 2), activation="tanh")), dtype)
@@ -137,6 +143,7 @@ CASES: dict[str, Case] = {
         mlp_classes,
         deep_classes,
         mlp_regression,
+        one_input,
         many_outputs,
         multilabel,
         convolution,
@@ -144,7 +151,13 @@ CASES: dict[str, Case] = {
         loaders,
     )
 }
-LAYERED = ("mlp_classes", "deep_classes", "mlp_regression", "multilabel")  # ReLU chains that can be rescaled
+LAYERED = (
+    "mlp_classes",
+    "deep_classes",
+    "mlp_regression",
+    "one_input",
+    "multilabel",
+)  # ReLU chains
 
 
 def linear_layers(model: nn.Module) -> list[nn.Linear]:

@@ -3,6 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and for the processes that tests start
 os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_folder() -> Path:
+    """The folder with the real data sets; a test that asks for it is skipped where it is missing."""
+    if not SHARED.is_dir():
+        pytest.skip(f"the real data sets are not at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture(scope="module")
+def shared_module(shared_folder: Path) -> Iterator[Path]:
+    """The same as the user's data folder, for all tests of a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINDGAP_DATA", str(shared_folder))
+        yield shared_folder

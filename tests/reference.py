@@ -93,6 +93,24 @@ def validation_set_guarantee(subject: Subject) -> float:
     return float(sample_errors(subject, "test").mean()) + 2 * price / (3 * n) + math.sqrt(2 * price / n)
 
 
+def slope_in_cells(subject: Subject) -> float:
+    """Cell by cell; the model's slope by the derivative of each grid point on its own."""
+    batch = subject.train.take(torch.arange(len(subject.train)))
+    order = np.argsort(batch.inputs[0].numpy().ravel())
+    x, y = batch.inputs[0].numpy().ravel()[order], batch.target.numpy().ravel()[order]
+    steepest = 0.0
+    for value in torch.linspace(float(x[0]), float(x[-1]), 2000, dtype=torch.float64):
+        point = value.reshape(1, 1).requires_grad_()
+        (slope,) = torch.autograd.grad(subject.model(point).sum(), point)
+        steepest = max(steepest, abs(float(slope)))
+    total, slopes = 0.0, np.abs(np.gradient(y, x))
+    for place in range(len(x)):
+        left = (x[place] - x[place - 1]) / 2 if place else 0.0
+        right = (x[place + 1] - x[place]) / 2 if place + 1 < len(x) else 0.0
+        total += (slopes[place] + steepest) ** 2 * (left**3 + right**3) / 3
+    return total / (x[-1] - x[0])
+
+
 REFERENCES: dict[str, Callable[[Subject], float]] = {
     "gap": gap,
     "train-loss": lambda subject: float(sample_losses(subject, "train").mean()),
@@ -100,6 +118,7 @@ REFERENCES: dict[str, Callable[[Subject], float]] = {
     "parameter-norm": lambda subject: float(np.linalg.norm(weights(subject))),
     "distance-from-initialisation": lambda s: float(np.linalg.norm(weights(s) - initial_weights(s))),
     "margin": margin,
+    "slope-in-cells": slope_in_cells,
     "binomial-tail": binomial_tail,
     "kl-inverse": kl_inverse,
     "statistical-error": statistical_error,

@@ -6,11 +6,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +28,10 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def shared(monkeypatch):
+def shared(shared_folder, monkeypatch):
     """The folder with the real data sets, as the user's folder."""
-    if not SHARED.is_dir():
-        pytest.skip(f"the real data sets are not at {SHARED}")
-    monkeypatch.setenv("MINDGAP_DATA", str(SHARED))
-    return SHARED
+    monkeypatch.setenv("MINDGAP_DATA", str(shared_folder))
+    return shared_folder
 
 
 @dataclass

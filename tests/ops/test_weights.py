@@ -14,6 +14,7 @@ from torch.utils.data import WeightedRandomSampler
 
 from mindgap.core.errors import InputError
 from mindgap.ops.density import kernel_log_density, mixture_log_density, neighbor_log_density
+from mindgap.ops.variance import local_variance
 from mindgap.ops.variance_weights import VarianceWeights
 from mindgap.ops.weights import density_corrected, permuted, scale_weights, uniform
 
@@ -103,8 +104,42 @@ def test_wrong_labels_are_suspected() -> None:
     assert capped.suspects_.mean() < 0.15
     assert (capped.weights_[capped.suspects_] == 1).all()
     assert (dropped.weights_[capped.suspects_] == 0).all()
-    with pytest.raises(InputError, match="must go with classes"):
-        VarianceWeights(k=10, noise="drop").fit(rows, torch.rand(1000))
+
+
+def test_wrong_values_are_suspected() -> None:
+    rows = features().double()
+    values = rows[:, 0].clone()
+    wrong = torch.arange(0, 1000, 50)
+    values[wrong] += 40 * values.std()
+    dropped = VarianceWeights(k=10, max_weight=10, noise="drop").fit(rows, values)
+    assert dropped.suspects_ is not None
+    assert dropped.suspects_[wrong].mean() > 0.8
+    others = torch.ones(1000, dtype=torch.bool).scatter(0, wrong, False).numpy()
+    assert dropped.suspects_[others].mean() < 0.02
+    assert (dropped.weights_[dropped.suspects_] == 0).all()
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("copies", [1, 2])
+def test_deviations_equal_brute_force(outputs: int, copies: int) -> None:
+    """Sample by sample; copies of points with other labels, and no ties at the k-th distance."""
+    random = torch.Generator().manual_seed(0)
+    rows = torch.randn(60, 3, generator=random, dtype=torch.float64).repeat(copies, 1)
+    values = torch.randn(60 * copies, outputs, generator=random, dtype=torch.float64) + 100
+    found = local_variance(rows, values, k=8, task="regression", agreement=True).deviation
+    assert found is not None
+    for place in range(len(rows)):
+        near = (rows - rows[place]).square().sum(1).argsort()[:8]
+        others = values[near[near != place]]
+        spread = others.var(0).sum() * (1 + 1 / 7)
+        expected = (values[place] - others.mean(0)).norm() / spread.sqrt()
+        assert float(found[place]) == pytest.approx(float(expected), rel=1e-8)
+
+
+def test_equal_values_are_not_suspected() -> None:
+    found = local_variance(features(), torch.full((1000,), 3.7), k=5, task="regression", agreement=True)
+    assert found.deviation is not None
+    assert float(found.deviation.max()) == 0
 
 
 def test_weights_serve_samplers_and_sample_weight() -> None:

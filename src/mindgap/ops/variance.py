@@ -27,6 +27,8 @@ class LocalVariance:
     ``variance``: of their labels. ``square_distance``: to the k-th neighbour. ``agreement``: share of the k
     neighbours, the sample aside, that carry its class (``None`` unless the labels are classes). ``method`` and
     ``recall``: how the neighbours were found, and the share of the true ones that was (1 when exact, else measured).
+    ``deviation``: distance of the sample's label from the mean of the other k - 1, in standard deviations of theirs
+    (``None`` unless the labels are values).
     """
 
     variance: Tensor
@@ -34,6 +36,7 @@ class LocalVariance:
     agreement: Tensor | None
     method: str
     recall: float
+    deviation: Tensor | None = None
 
 
 def local_variance(
@@ -76,7 +79,8 @@ def local_variance(
         method: ``"exact"`` (matrix products), ``"tree"`` (exact, few dimensions), ``"approximate"`` or ``"auto"``.
         recall: what an approximate search must reach on a sample of rows.
         memory: bytes that a block of distances may take.
-        agreement: also say which share of its neighbours carries a sample's class.
+        agreement: also say which share of its neighbours carries a sample's class, or how far its value lies from
+            theirs.
         progress: show a progress bar.
 
     >>> found = local_variance([[0.0], [1.0], [2.0], [9.0]], [0, 0, 1, 1], k=2)
@@ -97,14 +101,29 @@ def gathered(search: Search, target: Tensor, classes: bool, agreement: bool, pro
     labels = Classes(points, target.reshape(-1)) if classes else Values(points, target)
     variance, square = (torch.empty(len(points), dtype=torch.float64) for _ in range(2))
     shares = torch.empty(len(labels.number), dtype=torch.float64) if isinstance(labels, Classes) and agreement else None
+    means = None
+    if isinstance(labels, Values) and agreement:
+        means = torch.empty(len(points), labels.mean.shape[1], dtype=torch.float64)
     for near in search.blocks(progress=progress):
         variance[near.rows] = labels.moments(near).expected_variance(k)
         square[near.rows] = largest(near.square, rows_of(near.start), len(near.rows))
         if shares is not None and isinstance(labels, Classes):
             atom, share = labels.agreement(near, k)
             shares[atom] = share
+        if means is not None and isinstance(labels, Values):
+            means[near.rows] = labels.means(near, k)
     agreed = shares[labels.atom] if shares is not None and isinstance(labels, Classes) else None
-    return LocalVariance(variance[owner], square[owner], agreed, search.method, search.recall)
+    deviation = None if means is None else _deviation(target, means[owner], variance[owner], k)
+    return LocalVariance(variance[owner], square[owner], agreed, search.method, search.recall, deviation)
+
+
+def _deviation(target: Tensor, means: Tensor, variance: Tensor, k: int) -> Tensor:
+    """How far each label lies from the mean of the other k - 1, by their standard deviation; 0 where k is 2."""
+    away = (target.double().reshape(len(target), -1) - means).square().sum(1) * (k / (k - 1)) ** 2
+    spread = ((k - 1) * (variance - away / k)).clamp_min(0) / max(k - 2, 1)
+    rounding = 1e-12 * variance
+    ratio = away * (k - 1) / k / torch.where(spread > rounding, spread, 0.0)
+    return torch.where(away > rounding, ratio, 0.0).sqrt() * (k > 2)
 
 
 def is_classes(target: Tensor, task: Task) -> bool:

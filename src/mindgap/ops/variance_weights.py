@@ -15,7 +15,7 @@ from mindgap.ops.nearest.points import Metric, Points, as_points
 from mindgap.ops.nearest.source import read
 from mindgap.ops.neighbors import MEMORY, Method, Search, check_k
 from mindgap.ops.variance import LocalVariance, Task, gathered, is_classes
-from mindgap.ops.weights import Normalize, Scaling, density_corrected, mean, scale_weights, suspects
+from mindgap.ops.weights import Normalize, Scaling, density_corrected, mean, outliers, scale_weights, suspects
 
 Density = Literal["neighbors", "kernel", "mixture"]
 Noise = Literal["keep", "cap", "drop"]
@@ -38,9 +38,11 @@ class VarianceWeights:
         normalize: ``"mean"`` divides by the mean weight.
         density: divide the variance by an estimate of the density first: ``"neighbors"``, ``"kernel"``, ``"mixture"``.
         winsorize: share of the smallest and of the largest densities that is pulled in.
-        noise: what to do with samples whose class nearly no neighbour carries: ``"keep"``, ``"cap"`` their weight at
-            1 or ``"drop"`` them (weight 0). The largest variance is then that of the others.
-        noise_threshold: the share of agreeing neighbours up to which a sample is suspected.
+        noise: what to do with samples whose class nearly no neighbour carries, or whose value lies far from those
+            around: ``"keep"``, ``"cap"`` their weight at 1 or ``"drop"`` them (weight 0). The largest variance is then
+            that of the others.
+        noise_threshold: the share of agreeing neighbours up to which a sample is suspected; for classes.
+        noise_deviations: the standard deviations beyond which a sample is suspected; for values.
         task: ``"auto"`` takes one column of whole numbers, booleans or names for classes and all else for values.
         metric: ``"euclidean"`` or ``"cosine"``.
         standardize: divide each feature by its standard deviation.
@@ -70,6 +72,7 @@ class VarianceWeights:
         winsorize: float = 0.05,
         noise: Noise = "keep",
         noise_threshold: float = 0.1,
+        noise_deviations: float = 5.0,
         task: Task = "auto",
         metric: Metric = "euclidean",
         standardize: bool = False,
@@ -80,6 +83,7 @@ class VarianceWeights:
     ) -> None:
         self.k, self.max_weight, self.scaling, self.normalize = k, max_weight, scaling, normalize
         self.density, self.winsorize, self.noise, self.noise_threshold = density, winsorize, noise, noise_threshold
+        self.noise_deviations = noise_deviations
         self.task, self.metric, self.standardize, self.method = task, metric, standardize, method
         self.recall, self.memory, self.progress = recall, memory, progress
 
@@ -90,7 +94,6 @@ class VarianceWeights:
         assert target is not None
         check_k(self.k, len(table))
         classes = is_classes(target, self.task)
-        self._check_noise(classes)
         points = as_points(table, target, metric=self.metric, standardize=self.standardize, on_disk=on_disk)
         search = Search(points, self.k, self.method, self.memory, self.recall)
         found = gathered(search, target, classes, self.noise != "keep", self.progress)
@@ -109,9 +112,14 @@ class VarianceWeights:
         variance = found.variance
         if self.density is not None:
             variance = density_corrected(variance, self._log_density(points, found), self.winsorize)
-        doubtful = None if found.agreement is None else suspects(found.agreement, self.noise_threshold)
+        doubtful = self._doubtful(found)
         self.suspects_ = None if doubtful is None else doubtful.numpy()
         self.weights_ = self._scaled(variance, doubtful).numpy()
+
+    def _doubtful(self, found: LocalVariance) -> Tensor | None:
+        if found.agreement is not None:
+            return suspects(found.agreement, self.noise_threshold)
+        return None if found.deviation is None else outliers(found.deviation, self.noise_deviations)
 
     def _scaled(self, variance: Tensor, doubtful: Tensor | None) -> Tensor:
         if doubtful is None or bool(doubtful.all()):
@@ -137,13 +145,6 @@ class VarianceWeights:
             )
         if self.noise not in NOISES:
             raise InputError(f"noise must be 'keep', 'cap' or 'drop', got {self.noise!r}. Choose one of the three.")
-
-    def _check_noise(self, classes: bool) -> None:
-        if self.noise != "keep" and not classes:
-            raise InputError(
-                f"noise={self.noise!r} must go with classes, got labels that are values. Pass task='classification' or "
-                "noise='keep'."
-            )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002  (scikit-learn's signature)
         """The arguments this was made with."""

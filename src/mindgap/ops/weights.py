@@ -85,6 +85,17 @@ def suspects(agreement: Tensor, threshold: float = 0.1) -> Tensor:
     return agreement <= threshold + 1e-12
 
 
+def outliers(deviation: Tensor, threshold: float = 5.0) -> Tensor:
+    """The samples whose value lies more than ``threshold`` standard deviations from those around: perhaps wrong.
+
+    >>> outliers(torch.tensor([0.5, 9.0, torch.inf])).tolist()
+    [False, True, True]
+    """
+    if not threshold > 0:
+        raise InputError(f"threshold must be above 0, got {threshold!r}. It counts standard deviations.")
+    return deviation > threshold
+
+
 def _check(max_weight: float, scaling: str, normalize: str | None) -> None:
     if not isinstance(max_weight, int | float) or not 1 <= max_weight < math.inf:
         raise InputError(f"max_weight must be a finite number of at least 1, got {max_weight!r}. 1 means no weighting.")

@@ -122,3 +122,13 @@ class Values:
             i, t = (sums(w[:, None] * away, row, rows) for w in weight)
             s += torch.stack([(i * i).sum(1), (i * t).sum(1), (t * t).sum(1)])
         return Moments(n[0], n[1], q[0], q[1], s[0], s[1], s[2])
+
+    def means(self, near: Near, k: int) -> Tensor:
+        """The expected mean label of the k neighbours of each row, one column an output."""
+        row, rows = rows_of(near.start), len(near.rows)
+        count = self.count[near.index]
+        inner, tied = count * near.inner, count * ~near.inner
+        n_i, n_t = sums(inner, row, rows), sums(tied, row, rows)
+        weight = inner + tied * ((k - n_i) / n_t.clamp_min(1))[row]
+        away = self.mean[near.index] - self.mean[near.rows][row]
+        return self.mean[near.rows] + sums(weight[:, None] * away, row, rows) / k
