@@ -135,8 +135,14 @@ def _nested(function: Function, points: Tensor, directions: Sequence[Tensor]) ->
         return differentiated
 
     _load_forward_mode()
-    with torch.no_grad():
-        return level(len(directions))(points)
+    try:
+        with torch.no_grad():
+            return level(len(directions))(points)
+    except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
+        raise InputError(
+            f"The function must be one that torch can differentiate, got {type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}. Write it with torch, or take differences."
+        ) from error
 
 
 @functools.cache
