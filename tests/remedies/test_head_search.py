@@ -13,7 +13,7 @@ from mindgap.ops.convex import solve_heads
 from mindgap.ops.variance import local_variance
 from mindgap.ops.variance_by_k import VarianceByK
 from mindgap.remedies.variance_weighting import VarianceWeighting
-from mindgap.training.head_search import search_head
+from mindgap.runs.head_search import search_head
 from mindgap.training.head_trials import head_trials
 
 
@@ -134,6 +134,24 @@ def test_asks_and_tells_a_study() -> None:
     )
     assert len(found.settings) == study.asked == 11
     assert [study.told[k] for k in range(11)] == found.loss.tolist()
+
+
+def test_optuna_itself_searches_and_goes_on() -> None:
+    optuna = pytest.importorskip("optuna", reason="the extra mindgap[search] is not installed")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    subject = mlp_classes(torch.float32)
+    first, second = (
+        search_head(subject, max_weights=(2.0, 32.0), ks=(3, 7), method="optuna", trials=12, by="loss")
+        for _ in range(2)
+    )
+    assert first.settings == second.settings  # the sampler has our seed
+    assert all(2 <= m <= 32 and 3 <= k <= 7 for m, k in first.settings)
+    assert first.loss[first.chosen] == first.loss.min()
+    study = optuna.create_study(direction="minimize", sampler=optuna.samplers.RandomSampler(seed=1))
+    for trials in (3, 4):
+        search_head(subject, max_weights=(2.0, 32.0), ks=(3, 7), method="optuna", trials=trials, study=study)
+    assert len(study.trials) == 7
+    assert all(trial.value is not None for trial in study.trials)
 
 
 def test_says_which_extra_brings_optuna() -> None:

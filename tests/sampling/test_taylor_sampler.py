@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mindgap.core.errors import InputError, MindgapError
 from mindgap.sampling import Box, Draw, Interest, Simplex, TaylorSampler, Where, start_points
-from mindgap.sampling.draw import DENSITIES, carried, drawn
+from mindgap.sampling.draw import DENSITIES, carried, cell_shares, drawn
 from mindgap.sampling.journal import saved_settings
 
 
@@ -91,6 +91,24 @@ def test_uniform_share_is_kept() -> None:
     new = sampler.run(400).points[16:]
     away = (new[:, 0] - 0.3).abs() > 0.3
     assert 0.15 < away.double().mean() < 0.3  # 0.4 of the uniform half
+
+
+def test_later_rounds_of_a_mixture_do_not_crowd_further() -> None:
+    """The share of steep points stays what the interest asks for, though known points gather there."""
+    draw = Draw(density="mixture", temper=1.0, cap=1.0, components=4)
+    shares = []
+    for rounds in (1, 4):
+        sampler = TaylorSampler(lambda x: torch.sin(6 * x[:, 0]), Box(0, 1), initial=64, density=draw, seed=2)
+        found = sampler.run(800, rounds=rounds)
+        last = found.points[-200:, 0]
+        shares.append(float(torch.cos(6 * last).square().mean()))
+    assert shares[1] == pytest.approx(shares[0], abs=0.08)
+
+
+def test_cells_share_the_domain() -> None:
+    known = torch.tensor([[0.0], [0.1], [1.0]], dtype=torch.float64)
+    found = cell_shares(known, Box(0, 1), torch.Generator().manual_seed(0), each=20_000)
+    assert (found / 3).tolist() == pytest.approx([0.05, 0.5, 0.45], abs=0.01)
 
 
 def test_rounds_and_ask_tell_equal_each_other() -> None:

@@ -20,6 +20,7 @@ COMMANDS = {
     "list": "list every measure, bound, remedy and study",
     "explain": "formula, reading, assumptions and reference of one of them",
     "bound": "evaluate a bound on numbers or on a model",
+    "head": "train the last layer again, weighted by local variance, with controls",
     "weights": "weigh samples by the variance of the labels around them",
     "run": "run a study; a killed run goes on where it was",
     "report": "turn saved results into a page",

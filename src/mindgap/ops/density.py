@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mindgap.core.errors import InputError
+from mindgap.ops.mixture import fit_mixture
 
 BLOCK = 1024
 
@@ -63,46 +64,25 @@ def mixture_log_density(
 
     .. math:: \log p(x) = \log \sum_c \pi_c N(x; \mu_c, \Sigma_c)
 
-    A millionth of a standardised feature's variance is added to every covariance, which keeps it invertible.
+    No component is narrower than a thousandth of a feature's standard deviation, which keeps its covariance
+    invertible. Fewer different samples than components get a component each.
     """
     rows, log_scale = _standardized(features)
     if not 1 <= components <= len(rows):
         raise InputError(
             f"components must be an integer from 1 to {len(rows)} (all samples), got {components!r}. Lower it."
         )
-    share, last = _start(rows, components, seed), -math.inf
-    for _ in range(iterations):
-        joint = _joint(rows, share)
-        density = joint.logsumexp(1)
-        share = (joint - density[:, None]).exp()
-        if float(density.mean()) - last < tolerance:
-            break
-        last = float(density.mean())
-    return density - log_scale
-
-
-def _start(rows: Tensor, components: int, seed: int) -> Tensor:
-    """Each sample's share in the component of the nearest of some random, far-apart samples (k-means++)."""
-    generator = torch.Generator().manual_seed(seed)
-    chosen = rows[torch.randint(len(rows), (1,), generator=generator)]
-    for _ in range(components - 1):
-        square = torch.cdist(rows, chosen).amin(1).square() + 1e-12
-        chosen = torch.cat([chosen, rows[torch.multinomial(square, 1, generator=generator)]])
-    return torch.nn.functional.one_hot(torch.cdist(rows, chosen).argmin(1), components).double()
-
-
-def _joint(rows: Tensor, share: Tensor) -> Tensor:
-    """log π_c + log N(x; μ_c, Σ_c) of the components that these shares define, as ``(n, components)``."""
-    columns, dimension = [], rows.shape[1]
-    for weight in (share + 1e-12 / share.shape[1]).unbind(1):
-        total = weight.sum()
-        away = rows - (weight @ rows) / total
-        covariance = (away * weight[:, None]).T @ away / total + 1e-6 * torch.eye(dimension, dtype=torch.float64)
-        lower = torch.linalg.cholesky(covariance)
-        square = torch.linalg.solve_triangular(lower, away.T, upper=False).square().sum(0)
-        half_log_determinant = lower.diagonal().log().sum()
-        columns.append((total / len(rows)).log() - half_log_determinant - 0.5 * square)
-    return torch.stack(columns, dim=1) - 0.5 * dimension * math.log(2 * math.pi)
+    components = min(components, len(rows.unique(dim=0)))
+    mixture = fit_mixture(
+        rows,
+        components=components,
+        restarts=1,
+        floor=1e-3,
+        tolerance=tolerance,
+        max_iterations=iterations,
+        seed=seed,
+    )
+    return mixture.log_density(rows) - log_scale
 
 
 def _standardized(features: Tensor) -> tuple[Tensor, float]:

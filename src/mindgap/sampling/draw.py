@@ -30,7 +30,8 @@ class Draw:
     - ``"exact"``: the same with the interest of every candidate computed from the function. More exact, and as dear as
       the function's derivatives at ``pool`` times as many points;
     - ``"mixture"``: a Gaussian mixture fitted to the known points, each weighted by its interest, cut off at the border
-      of the domain: the published algorithm.
+      of the domain: the published algorithm. Once known points are no longer spread evenly, each also counts by the
+      share of the domain that lies nearest to it; else every round would crowd where the last one did.
 
     Interest is often heavy-tailed, so that nearly all draws fall on few points; it is first capped at its quantile
     ``cap`` and raised to the power ``temper``. ``cap=1, temper=1`` is interest as it stands. ``uniform_share`` of the
@@ -73,22 +74,33 @@ class Draw:
         interest: Tensor,
         anywhere: Callable[[Tensor], Tensor] | None,
         random: torch.Generator,
+        *,
+        even: bool = True,
     ) -> Tensor:
-        """``count`` new points, the uniform ones last."""
+        """``count`` new points, the uniform ones last; ``even`` says that the known points are spread evenly."""
         uniform = round(self.uniform_share * count)
         parts = [domain.uniform(uniform, random)] if uniform else []
         if count > uniform:
-            parts.insert(0, self._drawn(count - uniform, domain, known, interest, anywhere, random))
+            if self.density == "mixture":
+                weights = self.weights(interest)
+                weights = weights if even else weights * cell_shares(known, domain, random)
+                parts.insert(0, self._from_mixture(count - uniform, domain, known, weights, random))
+            else:
+                parts.insert(0, self._from_pool(count - uniform, domain, known, interest, anywhere, random))
         return torch.cat(parts)
 
-    def mixture(self, known: Tensor, interest: Tensor, seed: int) -> Mixture:
+    def mixture(self, known: Tensor, weights: Tensor, seed: int) -> Mixture:
         """The mixture that the density ``"mixture"`` draws from."""
-        weights = self.weights(interest)
         distinct = len(known[weights > 0].unique(dim=0))
-        components = min(self.components, distinct)
-        return fit_mixture(known, weights, components, restarts=self.restarts, seed=seed)
+        return fit_mixture(known, weights, min(self.components, distinct), restarts=self.restarts, seed=seed)
 
-    def _drawn(
+    def _from_mixture(
+        self, count: int, domain: Domain, known: Tensor, weights: Tensor, random: torch.Generator
+    ) -> Tensor:
+        seed = int(torch.randint(2**31, (1,), generator=random))
+        return self.mixture(known, weights, seed).sample_inside(count, domain.contains, random).points
+
+    def _from_pool(
         self,
         count: int,
         domain: Domain,
@@ -97,9 +109,6 @@ class Draw:
         anywhere: Callable[[Tensor], Tensor] | None,
         random: torch.Generator,
     ) -> Tensor:
-        if self.density == "mixture":
-            seed = int(torch.randint(2**31, (1,), generator=random))
-            return self.mixture(known, interest, seed).sample_inside(count, domain.contains, random).points
         candidates = domain.uniform(max(self.pool * count, SMALLEST_POOL), random)
         if self.density == "exact":
             if anywhere is None:
@@ -127,6 +136,15 @@ def carried(weights: Tensor, known: Tensor, candidates: Tensor, domain: Domain) 
         closeness = 1 / distance.square().clamp_min(1e-24)
         found.append((closeness * weights[place]).sum(1) / closeness.sum(1))
     return torch.cat(found)
+
+
+def cell_shares(known: Tensor, domain: Domain, random: torch.Generator, each: int = 32) -> Tensor:
+    """The share of the domain that lies nearest to each known point, times their number, by uniform draws."""
+    rows = domain.box.to_unit(known)
+    draws = domain.box.to_unit(domain.uniform(each * len(known), random))
+    blocks = draws.split(max(1, AT_ONCE // len(rows)))
+    nearest = torch.cat([torch.cdist(block, rows).argmin(1) for block in blocks])
+    return torch.bincount(nearest, minlength=len(known)).double() / each
 
 
 def drawn(weights: Tensor, count: int, random: torch.Generator) -> Tensor:

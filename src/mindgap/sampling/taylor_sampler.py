@@ -203,7 +203,8 @@ class TaylorSampler:
         if function is not None and self.interest.calls:
             anywhere = lambda rows: self.interest.anywhere(function, rows, self.seed)  # noqa: E731
         known = self.interests() if self.density.density != "exact" else torch.ones(len(points))
-        return self.density.points(count, self.domain, points, known, anywhere, random)
+        even = not bool(self._trail.known()[2].any())
+        return self.density.points(count, self.domain, points, known, anywhere, random, even=even)
 
     def _evaluate(self, asked: Sequence[Asked]) -> None:
         if not asked:
