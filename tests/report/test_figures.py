@@ -29,7 +29,8 @@ def all_charts(report):
 
 def test_every_chart_of_a_report_is_a_valid_figure_with_words(report):
     found = {chart.key: chart for chart in all_charts(report)}
-    assert {"gap", "curve-loss", "curve-error", "bounds", "layers-0", "spread", "classes", "confusion"} == set(found)
+    shown = {"gap", "curve-loss", "curve-error", "bounds", "layers-0", "spread", "classes", "confusion", "weights"}
+    assert set(found) == shown
     for chart in found.values():
         valid(chart.figure)
         assert chart.alt

@@ -7,7 +7,8 @@ import torch
 from PIL import Image
 
 from mindgap.core.subject import Subject
-from mindgap.report.samples import LARGEST_SIDE, as_pictures, hardest, png
+from mindgap.ops.pictures import LARGEST_SIDE, as_pictures, png
+from mindgap.report.samples import hardest
 
 
 def opened(address):

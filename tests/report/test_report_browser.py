@@ -31,8 +31,8 @@ def seen(report, tmp_path_factory):
 
 def test_every_plot_is_drawn(seen, report):
     dom, _, _ = seen
-    assert dom.count('class="plot js-plotly-plot"') == 8
-    assert dom.count('class="main-svg"') >= 8
+    assert dom.count('class="plot js-plotly-plot"') == 9
+    assert dom.count('class="main-svg"') >= 9
 
 
 def test_the_console_is_quiet(seen):

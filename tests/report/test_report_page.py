@@ -46,7 +46,8 @@ def body(page):
 
 def test_sections_stand_in_order_and_the_contents_point_to_them(body, report):
     reader = Reader(body)
-    order = ["verdict", "gap", "curves", "bounds", "measures", "layers", "spread", "samples", "provenance"]
+    order = ["verdict", "gap", "curves", "bounds", "measures", "layers", "spread", "samples"]
+    order += ["variance", "provenance"]
     assert [name for name in reader.ids if name in order] == order
     anchors = [link.removeprefix("#") for link in reader.links]
     assert set(anchors) <= set(reader.ids)
@@ -82,7 +83,8 @@ def test_every_card_shows_value_reading_formula_and_status(body, report):
 
 def test_the_page_can_be_read_without_eyes(body, report):
     reader = Reader(body)
-    assert len(reader.images) == len(report.samples) == 6
+    looked_at = (*report.samples, *report.variance.heaviest, *report.variance.doubtful)
+    assert len(reader.images) == len(looked_at) == 12
     assert all(image["alt"] for image in reader.images)
     assert body.count("<caption>") == body.count("<table>") == 2
     assert len(re.findall(r'class="plot" id="[^"]+" role="img" aria-label="[^"]+"', body)) == body.count('class="plot"')

@@ -1,9 +1,11 @@
 """Weigh samples by the variance of the labels around them: VBSW on a file of yours.
 
-  mindgap weights data.npz --k 20 --max-weight 40 -o weights.npy
+  mindgap weights data.npz --k 20 --max-weight 40 -o weights.npy --report weights.html
 
 The .npz file holds the features as x (or X, inputs, data, features) and the labels as y (or targets, labels,
-target). The weights serve as any sample_weight.
+target). The weights serve as any sample_weight. With both x and features, neighbours are sought in features and x is
+shown. The page shows the heaviest samples: x as pictures if it has their shape, texts if the file holds them, else
+rows, named by feature_names.
 """
 
 from __future__ import annotations
@@ -14,9 +16,6 @@ from typing import Any
 
 from mindgap.cli.examine_command import check_writable
 from mindgap.cli.output import note, write, write_json
-
-FEATURES = ("x", "X", "inputs", "data", "features")
-LABELS = ("y", "targets", "labels", "target")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--noise", choices=("keep", "cap", "drop"), default="keep", help="what to do with suspects (keep)"
     )
     parser.add_argument("--output", "-o", metavar="PATH", help="write the weights here as .npy")
+    parser.add_argument("--report", metavar="PATH.html", help="write a page with the weights and the heaviest samples")
     parser.add_argument("--heaviest", type=int, default=10, help="number of heaviest samples to show (10)")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--quiet", "-q", action="store_true", help="no progress bar")
@@ -38,10 +38,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, weigh, write."""
+    from mindgap.jobs.weigh import read_arrays, tensors
     from mindgap.ops.variance_weights import VarianceWeights
+    from mindgap.report.variance import weigh
 
-    check_writable(arguments.output)
-    features, labels = _read(Path(arguments.data))
+    _check_paths(arguments)
+    given = read_arrays(arguments.data)
     weigher = VarianceWeights(
         k=arguments.k,
         max_weight=arguments.max_weight,
@@ -50,62 +52,56 @@ def run(arguments: argparse.Namespace) -> int:
         metric=arguments.metric,
         noise=arguments.noise,
         progress=not (arguments.quiet or arguments.json),
-    ).fit(features, labels)
-    facts = _facts(weigher, labels, arguments.heaviest)
+    )
+    weighed = weigh(weigher, *tensors(given))
+    facts = _facts(weighed, given.labels, arguments.heaviest, told=arguments.noise != "keep")
     if arguments.json:
         write_json(facts)
     else:
         write(_text(facts))
     if arguments.output:
-        _save(Path(arguments.output), weigher.weights_)
+        _save(Path(arguments.output), weighed.weights.numpy())
+    if arguments.report:
+        _report(arguments, given, weigher, weighed)
     return 0
 
 
-def _read(path: Path) -> tuple[Any, Any]:
+def _check_paths(arguments: argparse.Namespace) -> None:
     from mindgap.core.errors import InputError
 
-    arrays = _arrays(path)
-    names = [next((name for name in wanted if name in arrays), "") for wanted in (FEATURES, LABELS)]
-    if "" in names:
-        raise InputError(
-            f"{path} must hold features ({', '.join(FEATURES)}) and labels ({', '.join(LABELS)}), got "
-            f"{', '.join(arrays) or 'nothing'}. Rename the arrays."
-        )
-    features, labels = (arrays[name] for name in names)
-    return features.reshape(len(features), -1), labels
+    for path in (arguments.output, arguments.report):
+        check_writable(path)
+    if arguments.report and Path(arguments.report).suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"The page's path must end in .html, got {arguments.report!r}. Rename it.")
 
 
-def _arrays(path: Path) -> dict[str, Any]:
-    import zipfile
+def _report(arguments: argparse.Namespace, given: Any, weigher: Any, weighed: Any) -> None:
+    from mindgap.jobs.weigh import look_at
+    from mindgap.report.weights_page import Told, weights_page
 
+    told = Told(
+        source=Path(arguments.data).name,
+        settings=weigher.get_params(),
+        method=weighed.method,
+        recall=weighed.recall,
+        saved=arguments.output or "",
+    )
+    weights_page(look_at(given, weigher, weighed), told, arguments.report)
+    note(f"The page is at {Path(arguments.report).resolve()}")
+
+
+def _facts(weighed: Any, labels: Any, heaviest: int, told: bool) -> dict[str, Any]:
     import numpy as np
 
-    from mindgap.core.errors import InputError
-
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except FileNotFoundError as error:
-        raise InputError(f"The data must be an existing .npz file, got {str(path)!r}. Check the path.") from error
-    except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"The data must be an .npz file of plain arrays, got {str(path)!r} ({' '.join(str(error).split())[:120]}). "
-            "Write it with numpy.savez."
-        ) from error
-
-
-def _facts(weigher: Any, labels: Any, heaviest: int) -> dict[str, Any]:
-    import numpy as np
-
-    weights = weigher.weights_
+    weights = weighed.weights.numpy()
     order = np.argsort(-weights, kind="stable")[:heaviest]
     return {
         "samples": len(weights),
         "mean": float(weights.mean()),
         "quantiles": {str(q): float(np.quantile(weights, q)) for q in (0.5, 0.9, 0.99, 1.0)},
-        "suspects": None if weigher.suspects_ is None else int(weigher.suspects_.sum()),
-        "method": weigher.method_,
-        "recall": float(weigher.recall_),
+        "suspects": int(weighed.suspects.sum()) if told and weighed.suspects is not None else None,
+        "method": weighed.method,
+        "recall": float(weighed.recall),
         "heaviest": [{"index": int(i), "label": labels[i].tolist(), "weight": float(weights[i])} for i in order],
     }
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Mapping
 from typing import Any
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """Columns, rows and the facts that must stand beside them."""
+    """Columns, rows and the facts that must stand beside them.
+
+    ``charts`` are plain data with a ``kind``: ``"line"`` and ``"bar"`` (series with intervals), ``"heat"`` (a map
+    around zero), ``"plane"`` (a map with points and lines where ``contours`` are zero) and ``"gallery"`` (``pictures``,
+    each a PNG data ``address`` and a ``caption``).
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -22,7 +28,7 @@ class Table:
         return dataclasses.asdict(self)
 
     def to_markdown(self) -> str:
-        """A Markdown table with its notes.
+        """A Markdown table with its notes and its pictures.
 
         >>> print(Table(title="t", columns=("a", "b"), rows=((1, 0.5),)).to_markdown())
         | a | b |
@@ -31,7 +37,8 @@ class Table:
         """
         head = [_line(self.columns), "|" + "---|" * len(self.columns)]
         notes = ["", *(f"- {note}" for note in self.notes)] if self.notes else []
-        return "\n".join([*head, *(_line(row) for row in self.rows), *notes])
+        galleries = [part for chart in self.charts if chart.get("kind") == "gallery" for part in _gallery(chart)]
+        return "\n".join([*head, *(_line(row) for row in self.rows), *notes, *galleries])
 
     def __str__(self) -> str:
         cells = [self.columns, *[tuple(_cell(value) for value in row) for row in self.rows]]
@@ -40,6 +47,19 @@ class Table:
         lines = ["  ".join(row).rstrip() for row in padded]
         rule = "  ".join("─" * width for width in widths)
         return "\n".join([self.title, "", lines[0], rule, *lines[1:], *(f"· {note}" for note in self.notes)])
+
+
+def _gallery(chart: Mapping[str, Any]) -> list[str]:
+    """Pictures that carry their captions, in HTML, which Markdown passes on."""
+    figure = '<figure style="display:inline-block;width:84px;margin:4px;vertical-align:top">'
+    image = '<img src="{}" alt="{}" width="80" style="image-rendering:pixelated">'
+    caption = '<figcaption style="font-size:.7em;line-height:1.3">{}</figcaption></figure>'
+    pictures = [
+        figure + image.format(html.escape(str(row["address"])), text) + caption.format(text)
+        for row in chart.get("pictures", ())
+        for text in [html.escape(str(row.get("caption", "")))]
+    ]
+    return ["", f"**{chart.get('title', '')}**", "", f"<div>{''.join(pictures)}</div>"]
 
 
 def _line(row: tuple[Any, ...]) -> str:

@@ -5,6 +5,7 @@ from mindgap.data.california_housing import california
 from mindgap.data.catalogue import available, load
 from mindgap.data.cifar import cifar10
 from mindgap.data.dataset import DataSet
+from mindgap.data.encoders import encode
 from mindgap.data.generators import heteroscedastic, teacher, two_moons
 from mindgap.data.glue import mrpc, rte, stsb
 from mindgap.data.mixture import gaussian_mixture
@@ -25,6 +26,7 @@ __all__ = [
     "california",
     "cifar10",
     "digits",
+    "encode",
     "gaussian_mixture",
     "gaussian_noise",
     "heteroscedastic",

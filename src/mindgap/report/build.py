@@ -25,6 +25,8 @@ from mindgap.report.facts import facts_of
 from mindgap.report.parts import Card, Classes, Facts, Layers, Sample, Spread, Verdict
 from mindgap.report.samples import hardest as hardest_samples
 from mindgap.report.spread import classes_of, spread_of
+from mindgap.report.subject_variance import variance_of
+from mindgap.report.variance_parts import Variance
 from mindgap.report.verdict import judge
 
 SCHEMA = 1
@@ -33,7 +35,7 @@ BY_LAYER = ("by_tensor", "by_layer")  # where a measure's details say what each 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """The verdict, the facts, every result with its words, the curves and the hardest samples.
+    """The verdict, the facts, every result with its words, the curves, the hardest samples and where labels vary.
 
     ``print(report)`` gives a table, ``report.save("report.html")`` a page that needs nothing else, and a ``.json``
     file can be read back. ``report["gap"]`` is one result.
@@ -50,6 +52,7 @@ class Report:
     classes: Classes | None = None
     spread: Spread | None = None
     samples: tuple[Sample, ...] = ()
+    variance: Variance | None = None
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -144,6 +147,7 @@ def build(
         classes=classes_of(subject),
         spread=spread_of(subject),
         samples=hardest_samples(subject, hardest),
+        variance=variance_of(subject, hardest),
         provenance={**versions(), "settings": codec.encode(settings or {})},
     )
 

@@ -2,53 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
-from typing import TYPE_CHECKING, Any
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING
 
 from mindgap.report import figures, spread_figures, wording
 from mindgap.report.bounds_figure import bounds_chart
-from mindgap.report.style import Figure
+from mindgap.report.chart import Chart
+from mindgap.report.variance_charts import variance_charts
 
 if TYPE_CHECKING:
     from mindgap.report.build import Report
 
 PLURAL = {"margin": "margins", "loss": "losses"}
-Charts = dict[str, list["Chart"]]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Chart:
-    """A figure in its frame."""
-
-    key: str
-    title: str
-    caption: str
-    alt: str
-    figure: Figure
-    wide: bool = False
-
-    @property
-    def height(self) -> int:
-        """Pixels to keep free, so that the page does not jump when the figure is drawn."""
-        return int(self.figure["layout"]["height"])
-
-    @property
-    def data(self) -> Markup:
-        """The figure as JSON that cannot end the script element it stands in."""
-        text = json.dumps(_finite(self.figure), allow_nan=False, separators=(",", ":"))
-        return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+Charts = dict[str, list[Chart]]
 
 
 def of_report(report: Report) -> Charts:
@@ -59,6 +24,7 @@ def of_report(report: Report) -> Charts:
         "bounds": _bounds(report),
         "layers": _layers(report),
         "samples": _spread(report),
+        "variance": [] if report.variance is None else variance_charts(report.variance),
     }
 
 

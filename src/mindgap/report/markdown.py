@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mindgap.report import terminal
+from mindgap.report.variance_parts import Variance
 
 if TYPE_CHECKING:
     from mindgap.report.build import Report
@@ -15,7 +16,7 @@ def text(report: Report) -> str:
     """Verdict, suggestions, and a table each of measures and bounds."""
     verdict = report.verdict
     suggestions = [f"{f'`{advice.remedy}`: ' if advice.remedy else ''}{advice.text}" for advice in verdict.advice]
-    missing = [f"`{card.result.name}`: {card.result.reason}" for card in report.cards if not card.defined]
+    missing = [f"`{name}`: {reason}" for name, reason in terminal.missing(report)]
     blocks = [
         f"# {_safe(report.title)}",
         f"**{verdict.label}.** {verdict.headline}",
@@ -28,6 +29,7 @@ def text(report: Report) -> str:
             "Bounds",
             _table(terminal.BOUND_HEAD, [terminal.bound_row(c) for c in terminal.tightest_first(report.bounds)]),
         ),
+        _section("Where labels vary", _variance(report.variance)),
         _section("Not measured here", _items(missing)),
         f"*mindgap {report.provenance.get('mindgap', '')}, {report.created[:10]}*",
     ]
@@ -36,6 +38,13 @@ def text(report: Report) -> str:
 
 def _section(title: str, body: str) -> str:
     return f"## {title}\n\n{body}" if body else ""
+
+
+def _variance(found: Variance | None) -> str:
+    if found is None or not found.defined:
+        return ""
+    rows = [terminal.heavy_row(heavy) for heavy in found.heaviest[: terminal.FEW]]
+    return f"{_safe(terminal.variance_words(found))}\n\n{_table(terminal.HEAVY_HEAD, rows)}".rstrip()
 
 
 def _items(lines: Sequence[str]) -> str:

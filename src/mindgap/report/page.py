@@ -24,6 +24,7 @@ def report_page(report: Report) -> str:
         defined=[card for card in report.measures if card.defined],
         undefined=[card for card in report.cards if not card.defined],
         bounds=terminal.tightest_first(report.bounds),
+        vague=report.variance.reason if report.variance else "",
         tightest=next((card for card in terminal.tightest_first(report.bounds) if card.guarantees), None),
     )
 

@@ -12,7 +12,7 @@ from mindgap.core.files import write_whole
 from mindgap.core.registry import find
 from mindgap.core.words import Words
 from mindgap.report import page, wording
-from mindgap.report.charts import Chart
+from mindgap.report.chart import Chart
 from mindgap.report.study_figure import study_chart
 from mindgap.runs.plain import ordered, restored
 from mindgap.runs.results import table_of
@@ -26,12 +26,14 @@ def study_page(results: Mapping[str, Any], path: str | os.PathLike[str]) -> Path
 def study_html(results: Mapping[str, Any]) -> str:
     """The page as text."""
     results = restored(ordered(results, "results"))  # a file read as bare JSON holds infinities as words
+    charts = results["table"].get("charts", ())
     return page.render(
         "study.html",
         title=str(results["table"]["title"]),
         words=_words(str(results["study"])),
         table=table_of(results),
-        charts=[_chart(k, chart) for k, chart in enumerate(results["table"].get("charts", ()))],
+        charts=[_chart(k, chart) for k, chart in enumerate(charts) if chart.get("kind") != "gallery"],
+        galleries=[chart for chart in charts if chart.get("kind") == "gallery"],
         expected=results.get("expected", {}),
         trials=_trials(results.get("trials", ())),
         provenance=_provenance(results),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mindgap.report import wording
 from mindgap.report.parts import Card
+from mindgap.report.variance_parts import Heavy, Variance
 
 if TYPE_CHECKING:
     from mindgap.report.build import Report
@@ -25,7 +26,8 @@ def text(report: Report, width: int | None = None) -> str:
         verdict(report, room),
         table(MEASURE_HEAD, [measure_row(card) for card in report.measures if card.defined], room),
         table(BOUND_HEAD, [bound_row(card) for card in tightest_first(report.bounds)], room),
-        undefined(report.cards, room),
+        variance(report.variance, room),
+        undefined(missing(report), room),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -99,8 +101,49 @@ def _cut(line: str, room: int) -> str:
     return line if len(line) <= room else line[: room - 1] + "…"
 
 
-def undefined(cards: Sequence[Card], room: int) -> list[str]:
+def variance(found: Variance | None, room: int) -> list[str]:
+    """Where labels vary: a line of words and the heaviest samples."""
+    if found is None or not found.defined:
+        return []
+    lines = textwrap.wrap(variance_words(found), room)
+    return [*lines, "", *table(HEAVY_HEAD, [heavy_row(heavy) for heavy in found.heaviest[:FEW]], room)]
+
+
+HEAVY_HEAD = ("sample", "weight", "label", "agree", "labels around it")
+FEW = 5  # heavy samples that text tells of; a page shows them all
+
+
+def heavy_row(heavy: Heavy) -> tuple[str, ...]:
+    """One heavy sample as cells."""
+    agree = "" if heavy.agreement is None else wording.percent(heavy.agreement)
+    return f"no. {heavy.index}", wording.number(heavy.weight, 3), heavy.target, agree, heavy.around
+
+
+def variance_words(found: Variance) -> str:
+    """How the weights came about, and how many labels are suspected."""
+    drawn = "" if found.samples == found.of else f" of {found.of:,}, drawn at random,"
+    words = (
+        f"Where labels vary: {wording.count(found.samples, 'train sample')}{drawn} weighed by the labels of {found.k} "
+        f"neighbours in {found.features}; mean weight {wording.number(found.mean, 3)}, largest "
+        f"{wording.number(found.largest, 3)}. High local variance is also the mark of a wrong label."
+    )
+    if not found.suspects:
+        return words
+    if found.vague:
+        return f"{words} Suspects: {found.suspects:,}, so many that the neighbours say little here."
+    marked = sorted({heavy.index for heavy in (*found.heaviest, *found.doubtful) if heavy.suspect})
+    listed = ", ".join(map(str, marked)) + (" …" if len(marked) < found.suspects else "")
+    return f"{words} Suspects: {found.suspects:,}" + (f" (no. {listed})." if marked else ".")
+
+
+def missing(report: Report) -> list[tuple[str, str]]:
+    """What has no value here, by name, with the reason."""
+    cards = [(card.result.name, card.result.reason) for card in report.cards if not card.defined]
+    vague = report.variance.reason if report.variance else ""
+    return [*cards, *([("where labels vary", vague)] if vague else [])]
+
+
+def undefined(found: Sequence[tuple[str, str]], room: int) -> list[str]:
     """What has no value here, and why."""
-    missing = [card.result for card in cards if not card.defined]
-    lines = [line for result in missing for line in _item(f"{result.name}: {result.reason}", "·", room)]
+    lines = [line for name, reason in found for line in _item(f"{name}: {reason}", "·", room)]
     return ["Not measured here:", *lines] if lines else []

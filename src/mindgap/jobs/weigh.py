@@ -1,0 +1,178 @@
+"""weigh: the samples of a file of arrays, weighed by the variance of the labels around them, and what to look at."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mindgap.core.errors import InputError
+from mindgap.core.split import as_tensor
+from mindgap.ops.nearest.source import read
+from mindgap.ops.pictures import as_pictures, channels_first
+from mindgap.ops.variance import is_classes
+from mindgap.ops.variance_weights import VarianceWeights
+from mindgap.report import wording
+from mindgap.report.plane import plane_of
+from mindgap.report.samples import MOST_VALUES, row
+from mindgap.report.variance import Cloud, Weighed, look
+from mindgap.report.variance_parts import Plane, Variance
+
+Array = np.ndarray[Any, np.dtype[Any]]
+FEATURES = ("x", "X", "inputs", "data", "features")
+LABELS = ("y", "targets", "labels", "target")
+TEXTS = ("texts", "text")
+LONGEST_TEXT = 400  # characters of a sample's text on a page
+SMALLEST_SIDE = 4  # rows and columns that make a table of numbers a picture
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """Arrays of a file: ``features`` to seek neighbours in, ``shown`` to show, labels, and words if there are any."""
+
+    features: Array
+    labels: Array
+    shown: Array
+    source: str
+    texts: Array | None = None
+    names: tuple[str, ...] = ()
+
+
+def read_arrays(path: str | os.PathLike[str]) -> Given:
+    """Read an .npz file: x, y and, if there are, features, texts and feature_names."""
+    arrays = _loaded(Path(path))
+    found = [[name for name in wanted if name in arrays] for wanted in (FEATURES, LABELS)]
+    if not all(found):
+        raise InputError(
+            f"{path} must hold features ({', '.join(FEATURES)}) and labels ({', '.join(LABELS)}), got "
+            f"{', '.join(arrays) or 'nothing'}. Rename the arrays."
+        )
+    shown, sought, label = found[0][0], "features" if "features" in found[0] else found[0][0], found[1][0]
+    for name in (shown, sought, label):
+        _check(name, arrays[name], arrays[label], label)
+    texts = next((arrays[name] for name in TEXTS if name in arrays), None)
+    features = arrays[sought].reshape(len(arrays[sought]), -1)
+    names = _names(arrays.get("feature_names"), arrays[shown])
+    return Given(features, arrays[label], arrays[shown], sought, _texts(texts, arrays[shown]), names)
+
+
+def _loaded(path: Path) -> dict[str, Array]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except FileNotFoundError as error:
+        raise InputError(f"The data must be an existing .npz file, got {str(path)!r}. Check the path.") from error
+    except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"The data must be an .npz file of plain arrays, got {str(path)!r} ({' '.join(str(error).split())[:120]}). "
+            "Write it with numpy.savez."
+        ) from error
+
+
+def _check(name: str, array: Array, labels: Array, label: str) -> None:
+    if array.ndim == 0 or array.size == 0:
+        raise InputError(f"{name} must hold a row for each sample, got shape {array.shape}. Pass samples.")
+    if labels.ndim and len(array) != len(labels):
+        raise InputError(
+            f"{name} and {label} must hold as many samples each, got {len(array)} and {len(labels)}. Check that they "
+            "belong together."
+        )
+
+
+def _texts(texts: Array | None, shown: Array) -> Array | None:
+    if texts is None:
+        return shown if shown.dtype.kind in "US" and shown.ndim == 1 else None
+    if texts.shape != (len(shown),) or texts.dtype.kind not in "US":
+        raise InputError(
+            f"texts must hold one text for each of the {len(shown)} samples, got {texts.dtype} of shape {texts.shape}. "
+            "Save them as an array of strings."
+        )
+    return texts
+
+
+def _names(names: Array | None, shown: Array) -> tuple[str, ...]:
+    if names is None:
+        return ()
+    width = shown[:1].size
+    if names.shape != (width,):
+        raise InputError(
+            f"feature_names must hold one name for each of the {width} features, got shape {names.shape}. Drop it or "
+            "name all."
+        )
+    return tuple(map(_word, names))
+
+
+def tensors(given: Given) -> tuple[Tensor, Tensor]:
+    """Features and labels as numbers; names of classes are numbered in their order."""
+    table, target, _ = read(given.features, given.labels)
+    assert target is not None
+    return table, target
+
+
+def look_at(given: Given, weigher: VarianceWeights, weighed: Weighed) -> Variance:
+    """The part of a page that shows the weights and the samples to look at."""
+    features, labels = tensors(given)
+    said = np.unique(given.labels) if given.labels.dtype.kind in "OUS" else None
+
+    def say(value: Tensor) -> str:
+        if said is not None and value.ndim == 0:
+            return _word(said[int(value)])
+        numbers = [wording.number(item) if isinstance(item, float) else str(item) for item in _flat(value)]
+        return ", ".join(numbers[:MOST_VALUES])
+
+    task = "classification" if is_classes(labels, weigher.task) else "regression"
+    known = VarianceWeights(**{**weigher.get_params(), "task": task})
+    found = look(Cloud(features, labels, say, lambda places: _shown(given, places.numpy())), known, weighed)
+    source = f"{given.source}, each sample laid out as one row" if given.shown.ndim > 2 else given.source
+    source = given.source if given.source == "features" else source
+    return dataclasses.replace(
+        found, features=source, columns=given.names, plane=_plane(features, labels, known, weighed, given, say)
+    )
+
+
+def _word(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _flat(value: Tensor) -> list[Any]:
+    return list(value.flatten().tolist())
+
+
+def _shown(given: Given, places: Array) -> list[dict[str, object]]:
+    """Of every sample its text, its picture or its first numbers."""
+    if given.texts is not None:
+        return [{"text": _word(text)[:LONGEST_TEXT]} for text in given.texts[places]]
+    values = given.shown[places]
+    table = as_tensor(values if values.dtype == np.uint8 else np.nan_to_num(values.astype(np.float64)))
+    pictures = as_pictures(channels_first(table)) if _pictured(given.shown) else []
+    if pictures:
+        return [{"picture": picture} for picture in pictures]
+    whole = given.shown.dtype.kind in "iub"
+    table = table.long() if whole else table
+    more = max(table[0].numel() - MOST_VALUES, 0)
+    return [{"values": row(table[k]), "more": more} for k in range(len(table))]
+
+
+def _pictured(shown: Array) -> bool:
+    return shown.ndim == 4 or (shown.ndim == 3 and min(shown.shape[1:]) >= SMALLEST_SIDE)
+
+
+def _plane(
+    features: Tensor, labels: Tensor, weigher: VarianceWeights, weighed: Weighed, given: Given, say: Any
+) -> Plane | None:
+    """The map, where neighbours are sought in two features; in their scaled units if they are scaled."""
+    if features.shape[1] != 2 or weigher.metric != "euclidean":
+        return None
+    own = len(given.names) == 2 and given.source != "features"
+    names = given.names if own else ("first feature", "second feature")
+    scale = torch.ones(2)
+    if weigher.standardize:
+        scale = torch.where(features.std(0) > 0, features.std(0), 1.0)
+        names = tuple(f"{name} / its deviation" for name in names)
+    return plane_of(features / scale, labels, weighed.weights, k=weigher.k, task=weigher.task, say=say, names=names)

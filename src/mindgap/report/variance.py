@@ -1,0 +1,148 @@
+"""Where labels vary: weigh samples by local variance and pick those that a reader should look at."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mindgap.ops.nearest.points import as_points
+from mindgap.ops.nearest.ragged import places
+from mindgap.ops.neighbors import Search
+from mindgap.ops.variance import is_classes
+from mindgap.ops.variance_weights import VarianceWeights
+from mindgap.ops.weights import scale_weights
+from mindgap.report import wording
+from mindgap.report.variance_parts import Heavy, Variance
+
+BINS = 30
+MOST = 24  # pictures that a page may carry for this
+MOST_SUSPECTS = 8  # of them
+MOST_LABELS = 4  # kinds of labels told of a neighbourhood
+
+
+@dataclasses.dataclass(frozen=True)
+class Weighed:
+    """Weights, the variance behind them, and the suspects (``None`` unless labels are classes)."""
+
+    weights: Tensor
+    variance: Tensor
+    suspects: Tensor | None
+    method: str
+    recall: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Cloud:
+    """Samples to weigh: what neighbours are sought in, labels, and how to tell of them.
+
+    ``say`` puts a label in words; ``show`` fills in what else is known of the samples at some places (a picture, a
+    text, numbers, a prediction), one dict of fields of :class:`Heavy` each.
+    """
+
+    features: Tensor
+    labels: Tensor
+    say: Callable[[Tensor], str]
+    show: Callable[[Tensor], Sequence[dict[str, object]]]
+
+
+def weigh(weigher: VarianceWeights, features: Tensor, labels: Tensor) -> Weighed:
+    """Fit the weights, and find the suspects also where they are to be kept."""
+    classes = is_classes(labels, weigher.task)
+    marking = VarianceWeights(**weigher.get_params())
+    marking.set_params(noise="cap" if classes and weigher.noise == "keep" else weigher.noise)
+    marking.fit(features, labels)
+    variance = torch.from_numpy(marking.variance_)
+    weights = torch.from_numpy(marking.weights_)
+    if marking.noise != weigher.noise:
+        weights = scale_weights(variance, weigher.max_weight, scaling=weigher.scaling, normalize=weigher.normalize)
+    suspects = None if marking.suspects_ is None else torch.from_numpy(marking.suspects_)
+    return Weighed(weights, variance, suspects, marking.method_, marking.recall_)
+
+
+def look(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, count: int = MOST) -> Variance:
+    """The histogram of the weights, the heaviest samples and the suspects."""
+    heavy, doubtful = _chosen(weighed, min(count, MOST))
+    rows = _rows(cloud, weigher, weighed, torch.cat([heavy, doubtful]))
+    edges, counts, marked = _histogram(weighed)
+    return Variance(
+        samples=len(weighed.weights),
+        of=len(weighed.weights),
+        k=weigher.k,
+        largest=float(weighed.weights.max()),
+        mean=float(weighed.weights.mean()),
+        edges=edges,
+        counts=counts,
+        marked=marked,
+        suspects=None if weighed.suspects is None else int(weighed.suspects.sum()),
+        heaviest=tuple(rows[: len(heavy)]),
+        doubtful=tuple(rows[len(heavy) :]),
+    )
+
+
+def _chosen(weighed: Weighed, count: int) -> tuple[Tensor, Tensor]:
+    """The heaviest, and of the suspects those whose neighbours are most at one; ties in the samples' order."""
+    order = weighed.weights.argsort(descending=True, stable=True)
+    order = order[weighed.variance[order] > 0]
+    if weighed.suspects is None:
+        return order[:count], order[:0]
+    calm = weighed.variance.argsort(stable=True)
+    doubtful = calm[weighed.suspects[calm]]
+    reserved = min(int((~torch.isin(doubtful, order[:count])).sum()), MOST_SUSPECTS, count // 3)
+    heavy = order[: count - reserved]
+    return heavy, doubtful[~torch.isin(doubtful, heavy)][:reserved]
+
+
+def _histogram(weighed: Weighed) -> tuple[tuple[float, ...], tuple[int, ...], tuple[int, ...]]:
+    weights = weighed.weights.numpy()
+    low, high = float(weights.min()), float(weights.max())
+    counts, edges = np.histogram(weights, BINS, (low, high if high > low else low + 1))
+    marked = () if weighed.suspects is None else np.histogram(weights[weighed.suspects.numpy()], edges)[0].tolist()
+    return tuple(edges.tolist()), tuple(counts.tolist()), tuple(marked)
+
+
+def _rows(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, chosen: Tensor) -> list[Heavy]:
+    classes = is_classes(cloud.labels, weigher.task)
+    rows = []
+    shown = cloud.show(chosen) if len(chosen) else []
+    for place, fields, near in zip(chosen.tolist(), shown, _around(cloud, weigher, chosen), strict=True):
+        own, others = cloud.labels[place], cloud.labels[near]
+        known = {
+            "index": place,
+            "weight": float(weighed.weights[place]),
+            "target": cloud.say(own),
+            "around": _told(others, weigher.task == "regression", cloud.say),
+            "agreement": float((others == own).double().mean()) if classes and len(others) else None,
+            "suspect": weighed.suspects is not None and bool(weighed.suspects[place]),
+        }
+        rows.append(Heavy(**{**known, **fields}))
+    return rows
+
+
+def _around(cloud: Cloud, weigher: VarianceWeights, chosen: Tensor) -> list[Tensor]:
+    """The neighbours of the chosen samples, themselves aside; ties at the k-th distance are all listed."""
+    if not len(chosen):
+        return []
+    points = as_points(cloud.features, cloud.labels, metric=weigher.metric, standardize=weigher.standardize)
+    wanted, found = points.table.owner[chosen], dict[int, Tensor]()
+    for near in Search(points, weigher.k, "exact").blocks(wanted.unique()):
+        for k, point in enumerate(near.rows.tolist()):
+            mates = near.index[near.start[k] : near.start[k + 1]]
+            found[point] = points.table.member[places(points.table.start, mates)]
+    pairs = zip(chosen.tolist(), wanted.tolist(), strict=True)
+    return [found[point][found[point] != place] for place, point in pairs]
+
+
+def _told(labels: Tensor, values: bool, say: Callable[[Tensor], str]) -> str:
+    """The neighbours' labels in words: how many of which, or mean and range."""
+    if values and labels[:1].numel() == 1:
+        numbers = labels.double()
+        ends = [wording.number(float(end)) for end in (numbers.mean(), numbers.min(), numbers.max())]
+        return f"mean {ends[0]}, from {ends[1]} to {ends[2]}"
+    kinds, counts = labels.unique(dim=0, return_counts=True)
+    first = counts.argsort(descending=True, stable=True)[:MOST_LABELS]
+    more = [f"others{wording.SPACE}({len(labels) - int(counts[first].sum())})"] if len(kinds) > MOST_LABELS else []
+    return ", ".join([*(f"{say(kinds[k])}{wording.SPACE}({int(counts[k])})" for k in first), *more])

@@ -1,0 +1,30 @@
+"""The pictures of a table in Markdown."""
+
+from __future__ import annotations
+
+from mindgap.core.table import Table
+
+ADDRESS = "data:image/png;base64,AAAA"
+
+
+def table(caption: str) -> Table:
+    gallery = {"kind": "gallery", "title": "Heaviest", "pictures": [{"address": ADDRESS, "caption": caption}]}
+    return Table(title="t", columns=("a",), rows=((1,),), notes=("n",), charts=({"kind": "bar"}, gallery))
+
+
+def test_a_gallery_stands_below_the_notes() -> None:
+    text = table("3 → 5").to_markdown()
+    assert text.index("- n") < text.index("**Heaviest**") < text.index(ADDRESS)
+    assert 'alt="3 → 5"' in text
+    assert text.count("<figure") == 1
+
+
+def test_captions_are_escaped() -> None:
+    text = table('<script>"x"</script>').to_markdown()
+    assert "<script>" not in text
+    assert "&lt;script&gt;&quot;x&quot;" in text
+
+
+def test_other_charts_leave_no_trace() -> None:
+    plain = Table(title="t", columns=("a",), rows=((1,),), charts=({"kind": "bar"},))
+    assert plain.to_markdown() == Table(title="t", columns=("a",), rows=((1,),)).to_markdown()
