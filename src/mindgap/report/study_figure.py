@@ -23,9 +23,16 @@ def study_chart(chart: Mapping[str, Any]) -> Figure:
         colour = CYCLE[k % len(CYCLE)]
         traces += _study_bars(row, colour) if kind == "bar" else _study_lines(row, colour, DASHES[k // len(CYCLE) % 3])
     x, y = ({"title": axis_title(clean(str(chart.get(key, ""))))} for key in ("x_label", "y_label"))
-    x |= {"type": chart["x_scale"]} if chart.get("x_scale") in ("log", "linear") else {}
-    y |= {"type": chart["y_scale"]} if chart.get("y_scale") in ("log", "linear") else {}
+    x |= _scale(chart.get("x_scale"))
+    y |= _scale(chart.get("y_scale"))
     return figure(traces, height=380, x=x, y=y, showlegend=len(traces) > 1, barmode="group")
+
+
+def _scale(kind: Any) -> dict[str, Any]:
+    """The scale of an axis; powers of ten are written as such, not as µ or n."""
+    if kind == "log":
+        return {"type": "log", "exponentformat": "power"}
+    return {"type": "linear"} if kind == "linear" else {}
 
 
 def _study_map(chart: Mapping[str, Any]) -> Figure:
