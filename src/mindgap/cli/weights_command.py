@@ -107,7 +107,7 @@ def _facts(weighed: Any, labels: Any, heaviest: int, told: bool) -> dict[str, An
 
 
 def _text(facts: dict[str, Any]) -> str:
-    quantiles = ", ".join(f"{float(q):.0%} below {value:.4g}" for q, value in facts["quantiles"].items())
+    quantiles = ", ".join(f"{float(q):.0%} at most {value:.4g}" for q, value in facts["quantiles"].items())
     found = "exact" if facts["recall"] == 1 else f"approximate, recall {facts['recall']:.3f}"
     lines = [f"{facts['samples']:,} samples, mean weight {facts['mean']:.4g}: {quantiles}", f"neighbours: {found}"]
     if facts["suspects"] is not None:

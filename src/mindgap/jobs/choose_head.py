@@ -80,14 +80,17 @@ class HeadChoice:
 
     def _map(self) -> dict[str, Any]:
         columns, lines, scores = self.search.map(self.search.by)
+        change = scores - float(getattr(self.search.uniform, self.search.by)[0])
         return {
             "kind": "heat",
-            "title": f"{self.search.by.capitalize()} on held-out train samples",
+            "title": f"Change of the {self.search.by} on held-out train samples against no weights: blue is better",
             "x_label": "largest weight m",
             "y_label": "neighbours k",
-            "x": columns,
-            "y": lines,
-            "z": [[None if value != value else value for value in row] for row in scores.tolist()],
+            "x_scale": "category",
+            "y_scale": "category",
+            "x": [f"{value:g}" for value in columns],
+            "y": [str(value) for value in lines],
+            "z": [[None if value != value else value for value in row] for row in change.tolist()],
         }
 
 

@@ -67,12 +67,12 @@ def _trials(trials: Any) -> dict[str, Any]:
 
 def _provenance(results: Mapping[str, Any]) -> dict[str, str]:
     cost = results.get("cost", {})
+    times = {"Time in workers": "wall_seconds", "Processor time": "cpu_seconds"} if cost else {}
     return {
         "Study": str(results["study"]),
         **{wording.title(str(name)): wording.cell(value) for name, value in results.get("fields", {}).items()},
-        "Time in workers": wording.seconds(float(cost.get("wall_seconds", 0.0))),
-        "Processor time": wording.seconds(float(cost.get("cpu_seconds", 0.0))),
+        **{words: wording.seconds(float(cost.get(name, 0.0))) for words, name in times.items()},
         **{str(name): wording.cell(found) for name, found in results.get("versions", {}).items()},
-        "Code": str(results.get("code", "")) or "—",
+        **({"Code": str(results["code"])} if results.get("code") else {}),
         "Date": str(results.get("date", "")).replace("T", " ")[:16],
     }

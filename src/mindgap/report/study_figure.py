@@ -32,7 +32,7 @@ def _scale(kind: Any) -> dict[str, Any]:
     """The scale of an axis; powers of ten are written as such, not as µ or n."""
     if kind == "log":
         return {"type": "log", "exponentformat": "power"}
-    return {"type": "linear"} if kind == "linear" else {}
+    return {"type": kind} if kind in ("linear", "category") else {}
 
 
 def _study_map(chart: Mapping[str, Any]) -> Figure:
@@ -40,6 +40,8 @@ def _study_map(chart: Mapping[str, Any]) -> Figure:
     trace: dict[str, Any] = {"type": "heatmap"} | {key: list(chart[key]) for key in ("x", "y", "z")}
     trace |= {"colorscale": "RdBu", "zmid": 0, "colorbar": {"thickness": 12}}
     x, y = ({"title": axis_title(clean(str(chart.get(key, ""))))} for key in ("x_label", "y_label"))
+    x |= _scale(chart.get("x_scale"))
+    y |= _scale(chart.get("y_scale"))
     return figure([trace], height=440, x=x, y=y, showlegend=False)
 
 
