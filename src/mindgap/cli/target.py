@@ -16,6 +16,12 @@ from mindgap.core.errors import InputError, MindgapError, unknown_name
 
 def load_target(text: str, what: str = "make_subject") -> Any:
     """What ``file.py:name`` or ``package.module:name`` names; a function is called without arguments."""
+    found, (place, _, name) = find_target(text, what), text.rpartition(":")
+    return _guarded(found, place, name) if callable(found) else found
+
+
+def find_target(text: str, what: str) -> Any:
+    """The same, but a function is left as it is."""
     place, _, name = text.rpartition(":")
     if not place or not name:
         raise InputError(f"The target must look like path/to/file.py:{what}, got {text!r}. Name file and function.")
@@ -23,8 +29,7 @@ def load_target(text: str, what: str = "make_subject") -> Any:
     if not hasattr(module, name):
         public = [known for known in vars(module) if not known.startswith("_")]
         raise unknown_name(f"The function in {place}", name, public)
-    found = getattr(module, name)
-    return _guarded(found, place, name) if callable(found) else found
+    return getattr(module, name)
 
 
 def _module(place: str) -> ModuleType:

@@ -74,14 +74,21 @@ class LocalExecutor(Executor):
         """Run ``fn(*args)`` in the next free worker."""
         if kwargs:
             raise InputError(f"LocalExecutor takes positional arguments only, got {', '.join(kwargs)}. Pass them so.")
-        return self._threads.submit(self._call, self._aborts, fn, args)
+        return self._threads.submit(self._call, self._aborts, None, fn, args)
 
-    def _call(self, aborts: int, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def submit_within(self, seconds: float, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """The same in at most so many seconds; then its worker is killed and the future raises TaskTimeoutError."""
+        return self._threads.submit(self._call, self._aborts, seconds, fn, args)
+
+    def _call(self, aborts: int, seconds: float | None, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         if not hasattr(self._local, "process"):
             self._local.process = WorkerProcess(self.threads)
             self._processes.append(self._local.process)
         process: WorkerProcess = self._local.process
-        return process.call(fn, *args, wanted=lambda: aborts == self._aborts)
+        wanted = lambda: aborts == self._aborts  # noqa: E731
+        if seconds is None:
+            return process.call(fn, *args, wanted=wanted)
+        return process.call_within(seconds, fn, *args, wanted=wanted)
 
     def abort(self) -> None:
         """Kill the workers at once; what was submitted is lost, what is submitted next starts fresh ones."""

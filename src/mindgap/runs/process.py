@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pickle
 import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from typing import Any
@@ -21,11 +23,15 @@ from mindgap.runs.worker import home_of
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from mindgap.runs.worker import main; main()"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _STARTS = 5
-_GUARD = "Put the study into a file, guard a script's sweep with if __name__ == '__main__', or pass SerialExecutor()"
+_GUARD = "Put it into a file, guard a script's work with if __name__ == '__main__', or pass SerialExecutor()"
 
 
 class WorkerLostError(BrokenExecutor):
     """A worker process ended in the middle of a task."""
+
+
+class TaskTimeoutError(Exception):
+    """A task took longer than it was allowed to; its worker was killed."""
 
 
 class WorkerProcess:
@@ -35,19 +41,36 @@ class WorkerProcess:
         self._threads = threads
         self._process: subprocess.Popen[bytes] | None = None
 
-    def call(self, function: Callable[..., Any], *args: Any, wanted: Callable[[], bool] = lambda: True) -> Any:
+    def call(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        wanted: Callable[[], bool] = lambda: True,
+        seconds: float | None = None,
+    ) -> Any:
         """Run ``function(*args)`` in the worker; WorkerLostError if the worker dies or the task is no longer wanted."""
         task = _pickled(function, args)
         process = self._sent(task, wanted)
         try:
-            kind, value = pickle.loads(_reply(process))  # noqa: S301  (from a process that we started)
+            kind, value = pickle.loads(_reply(process, seconds))  # noqa: S301  (from a process that we started)
+        except TaskTimeoutError:
+            _kill_group(process)
+            self._ended()
+            raise
         except (EOFError, OSError) as error:
             raise WorkerLostError(f"its worker process {_end(self._ended())}") from error
         if kind == "unloadable":
-            raise InputError(f"A worker must be able to load the study, got: {value}. {_GUARD}.")
+            raise InputError(f"A worker must be able to load what it runs, got: {value}. {_GUARD}.")
         if kind == "raised":
             raise RuntimeError(value)
         return value
+
+    def call_within(
+        self, seconds: float, function: Callable[..., Any], *args: Any, wanted: Callable[[], bool] = lambda: True
+    ) -> Any:
+        """The same in at most so many seconds, not counting the time it takes to load what ``args`` need."""
+        self.call(_nothing, *args, wanted=wanted)
+        return self.call(function, *args, wanted=wanted, seconds=seconds)
 
     def kill(self) -> None:
         """End the process at once; the task it was at raises WorkerLostError where it is awaited."""
@@ -102,9 +125,11 @@ class WorkerProcess:
 def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
     try:
         payload = pickle.dumps((function, args))
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(
-            f"A study must be picklable to run in a worker, got: {' '.join(str(error).split())}. Define it at the top "
+            f"What runs in a worker must be picklable, got: {' '.join(str(error).split())}. Define it at the top "
             "level of a module, or pass executor=SerialExecutor()."
         ) from error
     return pickle.dumps((home_of(args[0] if args else None), payload))
@@ -122,13 +147,31 @@ def _started(threads: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _reply(process: subprocess.Popen[bytes]) -> bytes:
+def _nothing(*_: Any) -> None:
+    """Being sent is enough: the worker has then loaded the arguments."""
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """The worker and whatever its task has started."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+
+
+def _reply(process: subprocess.Popen[bytes], seconds: float | None = None) -> bytes:
     """The next message; a child that the trial forked may hold the pipe open, so the process is watched as well."""
     assert process.stdout is not None
-    while os.name == "posix" and not select.select([process.stdout], [], [], 1.0)[0]:
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
+    while os.name == "posix" and not select.select([process.stdout], [], [], _pause(deadline))[0]:
         if process.poll() is not None:
             raise EOFError
+        if time.monotonic() >= deadline:
+            raise TaskTimeoutError(f"no answer within {seconds:g} s")
     return receive(process.stdout)
+
+
+def _pause(deadline: float) -> float:
+    return max(0.0, min(1.0, deadline - time.monotonic()))
 
 
 def _end(code: int) -> str:

@@ -9,11 +9,11 @@ from typing import Any, Self
 class Progress:
     """Counts finished trials; shows nothing if ``shown`` is false."""
 
-    def __init__(self, title: str, total: int, resumed: int, *, shown: bool) -> None:
+    def __init__(self, title: str, total: int, resumed: int, *, shown: bool, unit: str = "trial") -> None:
         self._bar: Any = None
         self._failed = 0
         if shown:
-            self._bar = _bar(title, total, resumed)
+            self._bar = _bar(title, total, resumed, unit)
 
     def advance(self, *, failed: bool) -> None:
         """One more trial is finished."""
@@ -36,9 +36,9 @@ class Progress:
             self._bar.close()
 
 
-def _bar(title: str, total: int, resumed: int) -> Any:
+def _bar(title: str, total: int, resumed: int, unit: str) -> Any:
     from tqdm import tqdm
 
     live = sys.stderr.isatty() or "ipykernel" in sys.modules
     pause = 0.2 if live else 30.0
-    return tqdm(desc=title, total=total, initial=resumed, unit="trial", file=sys.stderr, mininterval=pause)
+    return tqdm(desc=title, total=total, initial=resumed, unit=unit, file=sys.stderr, mininterval=pause)

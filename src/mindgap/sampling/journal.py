@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,7 +23,7 @@ class Journal:
     """Events in the order in which they happened."""
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
-        self.path = Path(path).expanduser()
+        self.path, self.id = Path(path).expanduser(), uuid.uuid4().hex
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = self.path.open("a+b")
@@ -51,13 +52,14 @@ class Journal:
     def _opened(self, settings: dict[str, Any]) -> list[dict[str, Any]]:
         lines = self._whole_lines()
         if not lines:
-            self.append([{"format": FORMAT, "settings": settings}])
+            self.append([{"format": FORMAT, "id": self.id, "settings": settings}])
             return []
         first, *events = lines
         if first.get("format") != FORMAT:
             raise InputError(
                 f"{self.path} must be a sampling session, got another kind of file. Choose another path, or delete it."
             )
+        self.id = str(first.get("id", ""))
         changed = [name for name, value in settings.items() if first["settings"].get(name) != value]
         if changed:
             name = changed[0]

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from mindgap.core.arguments import choice, generator, integer
 from mindgap.core.errors import InputError
+from mindgap.ops.mixture_points import as_numbers, as_rows
 from mindgap.sampling.box import Domain
 from mindgap.sampling.draw import DENSITIES, Draw
 from mindgap.sampling.interest import KINDS, Function, Interest
@@ -103,13 +105,13 @@ class TaylorSampler:
         Points whose values are still to come do not count; while too few values are known, points are uniform.
         """
         integer("count", count)
-        first = len(self._trail)
+        first = self._trail.begun
         left = max(0, min(self.initial - first, count))
         parts = [self._starts()[first : first + left]] if left else []
         if count > left:
             parts.append(self._next(count - left))
         asked = self._trail.asked(torch.cat(parts), ["start"] * left + ["interest"] * (count - left))
-        self._write([{"asked": one.number, "x": list(one.point), "why": one.why} for one in asked])
+        self._write(_events(asked))
         self._trail.add(asked)
         return asked
 
@@ -131,6 +133,53 @@ class TaylorSampler:
         self._trail.check([event])
         self._write([event])
         self._trail.replay(event)
+
+    def know(self, points: Any, values: Any) -> list[Asked]:
+        """Take in points that were evaluated elsewhere, with their values, one row a point; all or none are taken.
+
+        They count as neither start nor new, may lie outside the domain, and get numbers like points that were asked.
+
+        >>> from mindgap.sampling import Box
+        >>> sampler = TaylorSampler(None, Box(0, 1), initial=0)
+        >>> given = sampler.know([[0.0], [0.4], [0.5], [1.0]], [0.0, 0.0, 1.0, 1.0])
+        >>> len(sampler.points), sampler.ask(1)[0].number
+        (4, 4)
+        """
+        rows = as_rows(points, dimension=self.domain.dimension)
+        found = as_rows(as_numbers(values, "values").reshape(len(rows), -1) if len(rows) else [], "values")
+        given = self._trail.asked(rows, ["given"] * len(rows))
+        told = [self._trail.answer(one.number, value) for one, value in zip(given, found.tolist(), strict=True)]
+        self._trail.check_width(told)
+        events = [event for pair in zip(_events(given), told, strict=True) for event in pair]
+        self._write(events)
+        for event in events:
+            self._trail.replay(event)
+        return given
+
+    @property
+    def asked(self) -> list[Asked]:
+        """All points so far by their number, whatever became of them."""
+        return list(self._trail.points)
+
+    @property
+    def answers(self) -> dict[int, list[float]]:
+        """The values that are known, by number."""
+        return dict(self._trail.answers)
+
+    @property
+    def width(self) -> int | None:
+        """How many outputs the function has; None as long as no value is known."""
+        return self._trail.width
+
+    @property
+    def session(self) -> Path | None:
+        """The path of the journal."""
+        return None if self._journal is None else self._journal.path
+
+    @property
+    def session_id(self) -> str:
+        """What tells this session from another of the same name."""
+        return "" if self._journal is None else self._journal.id
 
     @property
     def pending(self) -> list[Asked]:
@@ -170,8 +219,8 @@ class TaylorSampler:
             raise InputError("run must have a function to evaluate, got none. Pass one, or use ask() and tell().")
         integer("new", new, 0), integer("rounds", rounds)
         self._evaluate(self.pending)
-        if len(self._trail) < self.initial:
-            self._evaluate(self.ask(self.initial - len(self._trail)))
+        if self._trail.begun < self.initial:
+            self._evaluate(self.ask(self.initial - self._trail.begun))
         for turn in range(rounds):
             count = new * (turn + 1) // rounds - new * turn // rounds
             if count:
@@ -237,6 +286,10 @@ def _density(given: str | Draw | None, interest: Interest, function: Function | 
         return given
     kind = given or ("exact" if interest.kind == "derivative" and function is not None else "pool")
     return Draw(density=choice("density", kind, DENSITIES))  # type: ignore[arg-type]
+
+
+def _events(asked: Sequence[Asked]) -> list[dict[str, Any]]:
+    return [{"asked": one.number, "x": list(one.point), "why": one.why} for one in asked]
 
 
 def _number(given: int | Asked) -> int:

@@ -30,10 +30,16 @@ class Trail:
         self.points: list[Asked] = []
         self.answers: dict[int, list[float]] = {}
         self.failures: dict[int, str] = {}
+        self.begun = 0  # points of the start that were asked
         self._known: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self.points)
+
+    @property
+    def width(self) -> int | None:
+        """How many numbers a value has; None as long as there is none."""
+        return len(next(iter(self.answers.values()))) if self.answers else None
 
     @property
     def pending(self) -> list[Asked]:
@@ -49,6 +55,7 @@ class Trail:
     def add(self, asked: Sequence[Asked]) -> None:
         """Take points in."""
         self.points.extend(asked)
+        self.begun += sum(one.why == "start" for one in asked)
 
     def answer(self, number: int, value: list[float]) -> dict[str, Any]:
         """The event of an answer; one that is not finite is a failure."""
@@ -64,7 +71,6 @@ class Trail:
 
     def check(self, events: Sequence[Mapping[str, Any]]) -> None:
         """Refuse answers to what was not asked or has one already, and values of another length."""
-        width = len(next(iter(self.answers.values()))) if self.answers else None
         seen: set[int] = set()
         for event in events:
             number = event["told"] if "told" in event else event["failed"]
@@ -76,18 +82,24 @@ class Trail:
             if number in self.answers or number in self.failures or number in seen:
                 raise InputError(f"A point must be told once, got point {number} again. Leave the second value out.")
             seen.add(number)
+        self.check_width(events)
+
+    def check_width(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse values of another length than the first."""
+        width = self.width
+        for event in events:
             if "told" in event:
                 width = width or len(event["value"])
                 if len(event["value"]) != width:
                     raise InputError(
                         f"Every value must have {width} numbers as the first, got {len(event['value'])} for point "
-                        f"{number}. Tell values of one length."
+                        f"{event['told']}. Tell values of one length."
                     )
 
     def replay(self, event: Mapping[str, Any]) -> None:
         """Let an event happen."""
         if "asked" in event:
-            self.points.append(Asked(event["asked"], tuple(event["x"]), event["why"]))
+            self.add([Asked(event["asked"], tuple(event["x"]), event["why"])])
         elif "told" in event:
             self.answers[event["told"]] = event["value"]
             self._known = None
@@ -100,6 +112,6 @@ class Trail:
             order = sorted(self.answers)
             points = torch.tensor([self.points[k].point for k in order], dtype=torch.float64)
             values = torch.tensor([self.answers[k] for k in order], dtype=torch.float64)
-            new = torch.tensor([self.points[k].why != "start" for k in order], dtype=torch.bool)
+            new = torch.tensor([self.points[k].why == "interest" for k in order], dtype=torch.bool)
             self._known = points.view(len(order), self.dimension), values.view(len(order), -1) if order else values, new
         return self._known

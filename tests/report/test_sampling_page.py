@@ -1,0 +1,166 @@
+"""The page of a sampling: the right picture, true counts, and nothing that a user's words can break."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from mindgap.report.sampling_figures import cloud_of, densities, heat_map
+from mindgap.report.sampling_page import counts, sampling_html, sampling_page, settings_in_words
+from mindgap.sampling import Box, Draw, Simplex, TaylorSampler
+from mindgap.sampling.draw import carried
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+OFF = ("gpu", "quic", "background-networking", "component-update", "sync", "extensions")
+NASTY = "a <b>bold</b> </script><script>alert(1)</script>"
+
+
+def steep(points: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(9 * (points.sum(1) - 0.8 * points.shape[1] / 2))
+
+
+def ran(dimension: int, **settings: object) -> TaylorSampler:
+    sampler = TaylorSampler(steep, Box([0] * dimension, [1] * dimension), initial=20, **settings)
+    sampler.run(15)
+    return sampler
+
+
+def drawn(html: str) -> dict:
+    found = re.findall(r'<script type="application/json" id="plot-points-data">(.*?)</script>', html, re.S)
+    assert len(found) == 1
+    return json.loads(found[0])
+
+
+def test_one_input() -> None:
+    sampler = ran(1, density=Draw(density="mixture", components=2))
+    figure = drawn(sampling_html(sampler, names=["heat"], outputs=["energy"]))
+    names = [trace["name"] for trace in figure["data"]]
+    assert names == ["energy", "interest (Df)", "mixture density", "start", "new"]
+    values = dict(zip(figure["data"][0]["x"], figure["data"][0]["y"], strict=True))
+    assert len(values) == 35
+    assert figure["data"][0]["x"] == sorted(figure["data"][0]["x"])
+    assert [len(trace["x"]) for trace in figure["data"][3:]] == [20, 15]
+    assert figure["layout"]["xaxis"]["title"]["text"] == "heat"
+    (_, (x, interest), _), (_, (_, density), _) = densities(sampler, sampler.interests())
+    exact = sampler.interest.anywhere(steep, torch.tensor(x, dtype=torch.float64)[:, None])
+    torch.testing.assert_close(torch.tensor(interest).double(), exact / exact.max(), rtol=1e-3, atol=1e-4)
+    assert max(density) == 1
+
+
+def test_two_inputs_show_the_carried_weights() -> None:
+    sampler = ran(2, interest="neighbors")
+    interest = sampler.interests()
+    figure = heat_map(sampler, cloud_of(sampler, interest), interest, ["a", "b"])
+    heat = figure["data"][0]
+    place = torch.tensor([[heat["x"][40], heat["y"][7]]], dtype=torch.float64)
+    expected = carried(sampler.density.weights(interest), sampler.points, place, sampler.domain)
+    assert heat["z"][7][40] == pytest.approx(float(expected), rel=1e-3)
+    assert [trace["name"] for trace in figure["data"][1:]] == ["start", "new"]
+
+
+def test_outside_the_domain_is_empty() -> None:
+    sampler = TaylorSampler(steep, Simplex(2), initial=20)
+    sampler.run(5)
+    heat = drawn(sampling_html(sampler))["data"][0]
+    assert heat["z"][-1][-1] is None
+    assert heat["z"][0][0] is not None
+
+
+@pytest.mark.parametrize(("inputs", "panels"), [(3, 3), (5, 10), (7, 10)])
+def test_more_inputs(inputs: int, panels: int) -> None:
+    sampler = ran(inputs, interest="neighbors")
+    html = sampling_html(sampler)
+    figure = drawn(html)
+    assert len(figure["data"]) == 2 * panels
+    assert sum(name.startswith("xaxis") for name in figure["layout"]) == panels
+    last = figure["data"][-1]
+    rows = sampler.points[sampler.found().new]
+    assert last["x"] == pytest.approx(rows[:, min(inputs, 5) - 2].tolist(), rel=1e-4)
+    assert last["y"] == pytest.approx(rows[:, min(inputs, 5) - 1].tolist(), rel=1e-4)
+    assert ("The first 5 of 7 inputs" in html) == (inputs == 7)
+
+
+def mixed() -> TaylorSampler:
+    sampler = TaylorSampler(None, Box([0, 0], [1, 1]), initial=8)
+    sampler.know([[0.1, 0.2], [0.3, 0.4]], [1.0, 2.0])
+    for one in sampler.ask(8):
+        sampler.tell(one, sum(one.point)) if one.number % 2 else sampler.fail(one, NASTY)
+    sampler.ask(3)
+    return sampler
+
+
+def test_counts_and_reasons() -> None:
+    sampler = mixed()
+    assert counts(sampler) == [("given", 2, 2, 0, 0), ("start", 8, 4, 4, 0), ("new", 3, 0, 0, 3)]
+    html = sampling_html(sampler, names=[NASTY, "b"], source=NASTY)
+    assert "<b>bold" not in html
+    assert "alert(1)</script>" not in html
+    assert "4 points" in html
+    assert [trace["name"] for trace in drawn(html)["data"][1:]] == ["given", "start", "failed", "pending"]
+
+
+def test_pages_without_values_or_points() -> None:
+    for dimension in (1, 2, 3):
+        sampler = TaylorSampler(None, Box([0] * dimension, [1] * dimension), initial=3)
+        assert "No point was asked yet" in sampling_html(sampler)
+        for one in sampler.ask(3):
+            sampler.fail(one, "no fuel")
+        assert "no fuel" in sampling_html(sampler)
+
+
+def test_a_session_whose_function_is_not_here() -> None:
+    sampler = TaylorSampler(None, Box(0, 1), initial=3, interest="derivative")
+    for one in sampler.ask(3):
+        sampler.tell(one, 1.0)
+    assert [trace["name"] for trace in drawn(sampling_html(sampler))["data"]] == ["y0", "start"]
+
+
+def test_settings_in_words() -> None:
+    sampler = TaylorSampler(
+        None, Simplex(2), initial=4, start="grid", density=Draw(temper=1, cap=1, uniform_share=0.25)
+    )
+    said = settings_in_words(sampler, ["a", "b"])
+    assert said["Domain"] == "simplex: a from 0 to 1, b from 0 to 1"
+    assert said["Start"] == "4 points, a grid"
+    assert "among the 5 nearest points" in said["Interest"]
+    assert said["Interest counts"].replace("\u00a0", " ") == "as it stands; 25 % of the points are uniform"
+
+
+def test_the_page_asks_the_network_for_nothing(tmp_path: Path) -> None:
+    text = sampling_page(ran(2), tmp_path / "page.html").read_text()
+    assert text.startswith("<!doctype html>")
+    bare = re.sub(r"<script.*?</script>", "", text, flags=re.S)
+    assert not re.findall(r"""(?:src|href)=["'](?!#|data:)""", bare)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH")
+@pytest.mark.parametrize("dimension", [1, 2, 4])
+def test_the_picture_is_drawn_in_a_browser(dimension: int, tmp_path: Path) -> None:
+    page = sampling_page(ran(dimension), tmp_path / "page.html")
+    words = [
+        "--headless",
+        "--no-sandbox",
+        "--no-first-run",
+        "--virtual-time-budget=8000",
+        *(f"--disable-{x}" for x in OFF),
+    ]
+    command = [BROWSER, *words, f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--dump-dom"]
+    done = subprocess.run(
+        [*command, page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "LANG": "C"},
+    )
+    assert done.stdout.count('class="plot js-plotly-plot"') == 1
+    assert done.stdout.count('class="main-svg"') >= 1
+    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
