@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 
 import numpy as np
 import torch
-from scipy import optimize, stats
+from scipy import optimize, special, stats
+from torch import nn
 
 from mindgap.core.subject import Subject
 
@@ -111,6 +113,60 @@ def slope_in_cells(subject: Subject) -> float:
     return total / (x[-1] - x[0])
 
 
+def noisy_train_error(subject: Subject) -> float:
+    """A copy of the model for each of the 200 draws; the mean, and what 200 draws leave open at 0.005."""
+    source, rates = torch.Generator().manual_seed(0), []
+    batch = subject.train.take(torch.arange(len(subject.train)))
+    given, truth = batch.inputs, batch.target.numpy()
+    for _ in range(200):
+        model = copy.deepcopy(subject.model).eval()
+        noise = 0.05 * torch.randn(len(weights(subject)), generator=source, dtype=torch.float64)
+        with torch.no_grad():
+            nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(model.parameters()) + noise, model.parameters())
+            answer = (model(**given) if isinstance(given, dict) else model(*given)).numpy()
+        wrong = answer.argmax(1) != truth if subject.task == "classification" else (answer > 0) != truth.astype(bool)
+        rates.append(wrong.mean())
+    return kl_upper(float(np.mean(rates)), math.log(2 / 0.005) / 200)
+
+
+def kl_upper(rate: float, budget: float) -> float:
+    """The upper end of the kl ball, solved for x = -ln(1 - p), which keeps its digits near p = 1."""
+    own = special.xlogy(rate, rate) + special.xlogy(1 - rate, 1 - rate)
+    excess = lambda x: own - special.xlogy(rate, -np.expm1(-x)) + (1 - rate) * x - budget  # noqa: E731
+    return float(-np.expm1(-optimize.brentq(excess, -math.log1p(-rate) + 1e-15, 1e7, xtol=1e-15, rtol=1e-14)))
+
+
+def pac_bayes(right_side: Callable[[float, float, int], float]) -> Callable[[Subject], float]:
+    """A PAC-Bayes bound from its right side for delta = 0.045: train error, divergence, samples."""
+
+    def value(subject: Subject) -> float:
+        kl = float(((weights(subject) - initial_weights(subject)) ** 2).sum() / (2 * 0.05**2))
+        return right_side(noisy_train_error(subject), kl, len(subject.train))
+
+    return value
+
+
+def pac_bayes_kl(rate: float, kl: float, n: int) -> float:
+    return kl_upper(rate, (kl + math.log(2 * math.sqrt(n) / 0.045)) / n)
+
+
+def pac_bayes_quadratic(rate: float, kl: float, n: int) -> float:
+    half = (kl + math.log(2 * math.sqrt(n) / 0.045)) / (2 * n)
+    return float(max(np.roots([1, -2 * math.sqrt(half), -rate])) ** 2)  # p = rate + 2 sqrt(half p), in sqrt(p)
+
+
+def pac_bayes_hoeffding(rate: float, kl: float, n: int) -> float:
+    price = np.log(2.0 ** np.arange(1, 31) / 0.045)
+    eta = np.exp(np.arange(30)) * np.sqrt(2 * n * price)
+    return float((rate + (kl + price) / eta + eta / (2 * n)).min())
+
+
+def pac_bayes_catoni(rate: float, kl: float, n: int) -> float:
+    count = 1 + math.ceil(math.log2(4 * math.sqrt(n)))
+    c = 4.0 / 2 ** np.arange(count)
+    return float(((1 - np.exp(-c * rate - (kl + math.log(count / 0.045)) / n)) / (1 - np.exp(-c))).min())
+
+
 REFERENCES: dict[str, Callable[[Subject], float]] = {
     "gap": gap,
     "train-loss": lambda subject: float(sample_losses(subject, "train").mean()),
@@ -123,4 +179,8 @@ REFERENCES: dict[str, Callable[[Subject], float]] = {
     "kl-inverse": kl_inverse,
     "statistical-error": statistical_error,
     "validation-set-guarantee": validation_set_guarantee,
+    "pac-bayes-kl": pac_bayes(pac_bayes_kl),
+    "pac-bayes-quadratic": pac_bayes(pac_bayes_quadratic),
+    "pac-bayes-hoeffding": pac_bayes(pac_bayes_hoeffding),
+    "pac-bayes-catoni": pac_bayes(pac_bayes_catoni),
 }

@@ -35,10 +35,10 @@ def said(found):
     return " ".join([found.headline, *found.sentences]).replace(SPACE, " ")
 
 
-def bound(value, *, name="tail", valid=True, vacuous=False, reason="", basis="held-out errors", **terms):
+def bound(value, *, name="tail", valid=True, vacuous=False, reason="", basis="held-out errors", risk_of="", **terms):
     parts = {"empirical": value / 2, "complexity": value / 2, "ceiling": 1.0, **terms}
     flags = {"valid": valid, "vacuous": vacuous, "reason": reason}
-    provenance = {"parameters": {"delta": 0.05}, "basis": basis}
+    provenance = {"parameters": {"delta": 0.05}, "basis": basis} | ({"risk_of": risk_of} if risk_of else {})
     result = Result(name=name, family="bound", value=value, terms=parts, provenance=provenance, **flags)
     return Card(result=result, title=name.capitalize(), summary="")
 
@@ -179,3 +179,12 @@ def test_a_failed_measure_is_mentioned():
     assert "One quantity could not be computed because of an error (Odd)" in said(verdict(facts(), [card]))
     quiet = dataclasses.replace(card, result=dataclasses.replace(failed, reason="needs test data"))
     assert "could not be computed" not in said(verdict(facts(), [quiet]))
+
+
+def test_a_bound_on_a_noisy_model_is_no_guarantee_for_this_one():
+    noisy = bound(0.01, name="noisy", basis="noise", risk_of="the model with noise on its weights")
+    found = verdict(facts(0.0, 0.1), [noisy, bound(0.2)])
+    assert "below 20 %" in said(found)
+    assert "95 % confidence" in said(found)  # the noisy one takes no share of it
+    alone = said(verdict(facts(0.0, 0.1), [noisy]))
+    assert "No bound gives a guarantee here; for 1 of 1 the reason is: it speaks of the model with noise" in alone

@@ -1,6 +1,11 @@
 # Written by mindgap.core.stubs; do not edit.
 from mindgap.bounds.binomial_tail import BinomialTail as BinomialTail
 from mindgap.bounds.kl_inverse import KlInverse as KlInverse
+from mindgap.bounds.pac_bayes_catoni import PacBayesCatoni as PacBayesCatoni
+from mindgap.bounds.pac_bayes_hessian import PacBayesHessian as PacBayesHessian
+from mindgap.bounds.pac_bayes_hoeffding import PacBayesHoeffding as PacBayesHoeffding
+from mindgap.bounds.pac_bayes_kl import PacBayesKl as PacBayesKl
+from mindgap.bounds.pac_bayes_quadratic import PacBayesQuadratic as PacBayesQuadratic
 from mindgap.bounds.statistical_error import StatisticalError as StatisticalError
 from mindgap.bounds.validation_set_guarantee import ValidationSetGuarantee as ValidationSetGuarantee
 

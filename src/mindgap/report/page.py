@@ -25,7 +25,7 @@ def report_page(report: Report) -> str:
         undefined=[card for card in report.cards if not card.defined],
         bounds=terminal.tightest_first(report.bounds),
         vague=report.variance.reason if report.variance else "",
-        tightest=next((card for card in terminal.tightest_first(report.bounds) if card.guarantees), None),
+        tightest=next((card for card in terminal.tightest_first(report.bounds) if card.guarantees_model), None),
     )
 
 

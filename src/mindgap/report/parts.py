@@ -89,6 +89,11 @@ class Card:
         """Whether this is a bound that says something: assumptions hold and it is below the worst loss."""
         return self.defined and self.result.valid is True and self.result.vacuous is False
 
+    @property
+    def guarantees_model(self) -> bool:
+        """Whether it does so for the model as it stands, not for one with noise on its weights."""
+        return self.guarantees and not self.result.provenance.get("risk_of")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layers:

@@ -86,15 +86,22 @@ def bound(facts: Facts, cards: Sequence[Card]) -> str:
     several bases is, and each of these pays its share of the confidence.
     """
     bounds = [card for card in cards if card.result.family == "bound"]
-    holding = [card for card in bounds if card.guarantees]
+    holding = [card for card in bounds if card.guarantees_model]
     if holding:
         bases = {card.result.provenance.get("basis", card.result.name) for card in holding}
         return _guarantee(facts, min(holding, key=lambda card: float(card.result)), len(bases))
     if not bounds or not facts.test_samples:
         return ""
-    reasons = collections.Counter(card.result.reason or "it is vacuous" for card in bounds)
+    reasons = collections.Counter(_why_not(card) for card in bounds)
     (reason, times), *_ = reasons.most_common(1)
     return f"No bound gives a guarantee here; for {times} of {len(bounds)} the reason is: {reason}."
+
+
+def _why_not(card: Card) -> str:
+    """Why a bound guarantees nothing for the model as it stands."""
+    if card.guarantees:
+        return f"it speaks of {card.result.provenance['risk_of']}"
+    return card.result.reason or "it is vacuous"
 
 
 def _guarantee(facts: Facts, card: Card, bases: int) -> str:

@@ -1,0 +1,151 @@
+r"""PAC-Bayes bounds as plain arithmetic: the risk of a random model from what its train error and its KL price say.
+
+A posterior over models may depend on the data, the prior may not. With probability :math:`1 - \delta` over n
+independent samples and a loss in [0, 1], every posterior at once has its expected risk below each of these. All take
+``empirical`` (the expected train loss of the random model), ``kl`` (posterior from prior), ``samples`` and ``delta``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from mindgap.core.arguments import integer, number
+from mindgap.core.errors import InputError
+from mindgap.core.stats import kl_inverse
+
+LARGEST_STEEPNESS = 4.0  # beyond it Catoni's bound is far above the best for any train error that is worth a bound
+
+
+def check(empirical: float, kl: float, samples: int, delta: float) -> None:
+    """Raise one sentence for the first number that no PAC-Bayes bound can take."""
+    if not 0 <= empirical <= 1:
+        raise InputError(f"empirical must be a number from 0 to 1, got {empirical}. Rescale the loss.")
+    number("kl", kl)
+    integer("samples", samples)
+    if not 0 < delta < 1:
+        raise InputError(f"delta must be a number above 0 and below 1, got {delta}. Pass a probability such as 0.05.")
+
+
+def hoeffding(
+    empirical: float, kl: float, samples: int, delta: float, *, eta: float | None = None, sharp: bool = False
+) -> float:
+    r"""Theorem 1: :math:`\hat L + (KL + \ln(1/\delta))/\eta + \eta/2n`.
+
+    ``eta`` must have been chosen before the data were seen; without it, the smallest over the grid of
+    :func:`hoeffding_grid`, all of whose members hold at once. Hoeffding's lemma for a loss in [0, 1] gives
+    :math:`\eta/8n`; the printed :math:`\eta/2n` is what a loss in [-1, 1] needs. ``sharp`` uses the former.
+
+    >>> round(hoeffding(0.1, 10.0, 1000, 0.05, eta=150.0), 6)
+    0.261638
+    """
+    check(empirical, kl, samples, delta)
+    divisor = 8 if sharp else 2
+    if eta is None:
+        return empirical + min(_above(kl, samples, divisor, hoeffding_grid(delta, samples, sharp=sharp)))
+    if not 0 < eta < math.inf:
+        raise InputError(f"eta must be a finite number above 0, got {eta}. Choose it before the data are seen.")
+    return empirical + (kl + math.log(1 / delta)) / eta + eta / (divisor * samples)
+
+
+def hoeffding_grid(delta: float, samples: int, *, sharp: bool = False) -> Iterator[tuple[float, float]]:
+    r"""Appendix D: the pairs :math:`\eta_j = e^j \sqrt{2 n \ln(1/\delta_j)}`, :math:`\delta_j = \delta 2^{-(j+1)}`.
+
+    The grid has no end; :func:`hoeffding` leaves it where a larger step cannot pay any more. ``sharp`` takes 8n for 2n.
+
+    >>> round(next(hoeffding_grid(0.05, 1000))[0], 1)
+    85.9
+    """
+    place = 0
+    while True:
+        price = math.log(1 / delta) + (place + 1) * math.log(2)
+        yield math.exp(place) * math.sqrt((8 if sharp else 2) * samples * price), price
+        place += 1
+
+
+def _above(kl: float, samples: int, divisor: int, grid: Iterator[tuple[float, float]]) -> Iterator[float]:
+    best = math.inf
+    for eta, price in grid:
+        linear = eta / (divisor * samples)
+        if linear >= best:
+            return
+        best = min(best, (kl + price) / eta + linear)
+        yield (kl + price) / eta + linear
+
+
+def budget(kl: float, samples: int, delta: float) -> float:
+    r"""Maurer's price of one sample: :math:`(KL + \ln(2\sqrt n/\delta))/n`."""
+    return (kl + math.log(2 * math.sqrt(samples) / delta)) / samples
+
+
+def small_kl(empirical: float, kl: float, samples: int, delta: float) -> float:
+    r"""Langford and Seeger, Maurer's constant: the largest p with :math:`\mathrm{kl}(\hat L \Vert p)` in the budget.
+
+    >>> round(small_kl(0.02, 500, 60_000, 0.05), 6)
+    0.043924
+    """
+    check(empirical, kl, samples, delta)
+    return kl_inverse(empirical, budget(kl, samples, delta))
+
+
+def mcallester(empirical: float, kl: float, samples: int, delta: float) -> float:
+    r""":math:`\hat L + \sqrt{(KL + \ln(2\sqrt n/\delta))/2n}`, which Pinsker's inequality makes of :func:`small_kl`.
+
+    >>> mcallester(0.02, 500, 60_000, 0.05) > small_kl(0.02, 500, 60_000, 0.05)
+    True
+    """
+    check(empirical, kl, samples, delta)
+    return empirical + math.sqrt(budget(kl, samples, delta) / 2)
+
+
+def quadratic(empirical: float, kl: float, samples: int, delta: float) -> float:
+    r""":math:`(\sqrt{\hat L + B} + \sqrt B)^2`, B half of Maurer's price: tighter than McAllester's at small risks.
+
+    >>> round(quadratic(0.0, 0.0, 100, 0.05), 6)  # four times the half price
+    0.119829
+    """
+    check(empirical, kl, samples, delta)
+    half = budget(kl, samples, delta) / 2
+    return (math.sqrt(empirical + half) + math.sqrt(half)) ** 2
+
+
+def catoni(empirical: float, kl: float, samples: int, delta: float, *, steepness: float | None = None) -> float:
+    r"""Catoni: :math:`(1 - \exp(-C \hat L - (KL + \ln(1/\delta))/n)) / (1 - e^{-C})`.
+
+    C, the ``steepness``, must have been chosen before the data were seen; without it, the smallest over the grid
+    :math:`C_j = 4 \cdot 2^{-j}` down to about :math:`1/\sqrt n`, whose members share ``delta`` equally.
+
+    >>> round(catoni(0.02, 500, 60_000, 0.05), 4), round(small_kl(0.02, 500, 60_000, 0.05), 4)
+    (0.0443, 0.0439)
+    """
+    check(empirical, kl, samples, delta)
+    if steepness is not None:
+        if not 0 < steepness < math.inf:
+            raise InputError(f"steepness must be a finite number above 0, got {steepness}. Choose it before the data.")
+        return _catoni(empirical, (kl + math.log(1 / delta)) / samples, steepness)
+    grid = catoni_grid(samples)
+    price = (kl + math.log(len(grid) / delta)) / samples
+    return min(_catoni(empirical, price, member) for member in grid)
+
+
+def catoni_grid(samples: int) -> list[float]:
+    """Steepnesses from 4 down to about one over the root of the number of samples, each half of the one before.
+
+    >>> catoni_grid(4)
+    [4.0, 2.0, 1.0, 0.5]
+    """
+    return [LARGEST_STEEPNESS / 2**step for step in range(1 + math.ceil(math.log2(4 * math.sqrt(samples))))]
+
+
+def _catoni(empirical: float, price: float, steepness: float) -> float:
+    return math.expm1(-steepness * empirical - price) / math.expm1(-steepness)
+
+
+def monte_carlo(mean: float, draws: int, delta: float) -> float:
+    r"""Upper confidence limit of a mean in [0, 1] from N independent draws: kl inverse of :math:`\ln(2/\delta)/N`.
+
+    >>> round(monte_carlo(0.02, 1000, 0.01), 4)
+    0.0379
+    """
+    check(mean, 0.0, integer("draws", draws), delta)
+    return kl_inverse(mean, math.log(2 / delta) / draws)
