@@ -1,5 +1,6 @@
 """Data sets: official files with checksums, generators, label noise, splits."""
 
+from mindgap.data.bateman import bateman, bateman_system
 from mindgap.data.boston_housing import boston
 from mindgap.data.california_housing import california
 from mindgap.data.catalogue import available, load
@@ -22,6 +23,8 @@ __all__ = [
     "DataSet",
     "Vocabulary",
     "available",
+    "bateman",
+    "bateman_system",
     "boston",
     "california",
     "cifar10",

@@ -26,7 +26,7 @@ from mindgap.ops.stencil import Stencil
 
 Function = Callable[[Tensor], Tensor]
 Method = Literal["forward", "differences"]
-BATCH = 4096  # rows that are differentiated at once
+BATCH = 2**15  # rows that are differentiated at once: fewer and the overhead of a pass counts (benchmarks/taylor.py)
 
 
 def taylor_metric(

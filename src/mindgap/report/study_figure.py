@@ -9,6 +9,7 @@ from mindgap.report.style import CYCLE, Figure, axis_title, band, clean, figure,
 from mindgap.report.variance_figures import plane_figure
 
 DASHES = ("solid", "dash", "dot")
+MODES = ("lines", "markers", "lines+markers")
 
 
 def study_chart(chart: Mapping[str, Any]) -> Figure:
@@ -47,7 +48,11 @@ def _study_map(chart: Mapping[str, Any]) -> Figure:
 
 def _study_lines(row: Mapping[str, Any], colour: str, dash: str) -> list[dict[str, Any]]:
     name, x, y = clean(str(row.get("name", ""))), list(row.get("x", ())), list(row.get("y", ()))
-    curve = line(name, x, y, colour, dash) | {"mode": "lines+markers", "legendgroup": name, "name": name}
+    curve = line(name, x, y, colour, dash) | {
+        "mode": row["mode"] if row.get("mode") in MODES else "lines+markers",
+        "legendgroup": name,
+        "name": name,
+    }
     curve["hovertemplate"] = f"{name}<br>%{{x}}: %{{y:.4~g}}<extra></extra>"
     if not row.get("low") or not row.get("high"):
         return [curve]
