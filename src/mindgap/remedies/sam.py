@@ -1,0 +1,40 @@
+"""Sharpness-aware minimisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from mindgap.core.options import option
+from mindgap.core.remedy import Moment, Remedy
+from mindgap.ops.sharpness_step import sharpness_gradient, steepest
+
+
+class SAM(Remedy):
+    r"""Steps along the gradient at the worst weights in a ball around the present ones.
+
+    Formula: $w_{t+1} = \mathrm{OPT}\left(w_t, \nabla \hat L(w_t + e_t)\right), \qquad
+    e_t = \rho \frac{\nabla \hat L(w_t)}{\lVert \nabla \hat L(w_t) \rVert_2}$
+
+    Reading: The worst weights are those straight uphill at the distance ρ, which is where a linear loss would be
+    worst. Two forward and backward passes a step, on the same batch with the same dropout masks; batch normalisation
+    moves on the first one only. Zero turns it off.
+
+    Assumes: Nothing; ρ does not follow a rescaling of layers that leaves the network's function alone (see asam).
+
+    >>> SAM(radius=0.0).on
+    False
+    """
+
+    method = ("P7",)
+    cites = ("foret2021sharpness",)
+    strength = "radius"
+    treats = "sharp minima"
+
+    radius: float = option(0.05, help="distance ρ uphill; 0 is off", low=0)
+
+    def backward(self, moment: Moment, closure: Callable[[], Tensor]) -> Tensor:
+        """Run the closure, go uphill, run it again."""
+        weights = [weight for group in moment.optimizer.param_groups for weight in group["params"]]
+        return sharpness_gradient(closure, weights, moment.model, steepest(self.radius))
