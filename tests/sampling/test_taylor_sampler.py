@@ -105,6 +105,16 @@ def test_later_rounds_of_a_mixture_do_not_crowd_further() -> None:
     assert shares[1] == pytest.approx(shares[0], abs=0.08)
 
 
+def test_the_number_of_components_can_be_left_to_bic() -> None:
+    points = torch.linspace(0, 1, 200, dtype=torch.float64)[:, None]
+    weights = torch.exp(-((points[:, 0] - 0.2) ** 2) / 2e-3) + torch.exp(-((points[:, 0] - 0.8) ** 2) / 2e-3)
+    found = Draw(density="mixture", components=0).mixture(points, weights, seed=0)
+    assert found.components == 2
+    assert sorted(found.means[:, 0].tolist()) == pytest.approx([0.2, 0.8], abs=0.02)
+    one = Draw(density="mixture", components=0).mixture(points[:1].repeat(3, 1) + torch.eye(3)[:, :1], weights[:3], 0)
+    assert one.components <= 2
+
+
 def test_cells_share_the_domain() -> None:
     known = torch.tensor([[0.0], [0.1], [1.0]], dtype=torch.float64)
     found = cell_shares(known, Box(0, 1), torch.Generator().manual_seed(0), each=20_000)

@@ -68,7 +68,9 @@ def _add_choice(group: Any) -> None:
     group.add_argument(
         "--neighbors", type=int, metavar="N", help="neighbours, the point itself included (2 an input and the point)"
     )
-    group.add_argument("--components", type=int, metavar="N", help="components of the mixture (3)")
+    group.add_argument(
+        "--components", type=int, metavar="N", help="components of the mixture (3); 0 leaves the number to BIC"
+    )
     group.add_argument("--temper", type=float, metavar="X", help="power of the interest; 1 takes it as it stands (0.5)")
     group.add_argument(
         "--cap", type=float, metavar="X", help="quantile at which interest is capped; 1 caps nothing (0.99)"

@@ -114,7 +114,9 @@ def densities(sampler: TaylorSampler, interest: Tensor) -> list[tuple[str, tuple
         heights, name = carried(interest, sampler.points, grid, sampler.domain), "interest"
     found = [(name, heights, "dot")]
     if sampler.density.density == "mixture":
-        mixture = sampler.density.mixture(sampler.points, interest, sampler.seed)
+        first = ~sampler.found().new  # the points that the first draw was made from
+        first = first if bool(first.any()) else torch.ones_like(first)
+        mixture = sampler.density.mixture(sampler.points[first], sampler.density.weights(interest[first]), sampler.seed)
         found.append(("mixture density", mixture.log_density(grid).exp(), "solid"))
     x = short(grid[:, 0])
     return [(name, (x, short(row / row.max() if row.max() > 0 else row)), dash) for name, row, dash in found]

@@ -100,7 +100,11 @@ def _interest(sampler: TaylorSampler) -> Tensor:
 def _curve(
     sampler: TaylorSampler, cloud: Cloud, interest: Tensor, names: Sequence[str], outputs: Sequence[str], gathered: str
 ) -> Chart:
-    drawn = "the solid line is the mixture that points are drawn from; " if "mixture" in sampler.density.density else ""
+    drawn = (
+        "the solid line is the mixture fitted to the start, from which the first new points come; "
+        if "mixture" in sampler.density.density
+        else ""
+    )
     return Chart(
         key="points",
         title="Where the points are",
@@ -158,7 +162,7 @@ def settings_in_words(sampler: TaylorSampler, names: Sequence[str]) -> dict[str,
         "Domain": ("" if shape == "box" else f"{shape}: ") + ", ".join(ends[:8]) + (" …" if len(ends) > 8 else ""),
         "Start": f"{wording.count(sampler.initial, 'point')}, {START[sampler.start]}" if sampler.initial else "none",
         "Interest": INTEREST[interest.kind].format(**fields, neighbors=neighbors),
-        "Drawn from": DENSITY[draw.density].format(components=draw.components),
+        "Drawn from": DENSITY[draw.density].format(components=draw.components or "up to six"),
         "Interest counts": f"{tempered}{capped}{uniform}",
         "Seed": str(sampler.seed),
         **({"Session": str(sampler.session)} if sampler.session else {}),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mindgap.core.arguments import choice, integer, number
 from mindgap.core.errors import InputError
-from mindgap.ops.mixture import Mixture, fit_mixture
+from mindgap.ops.mixture import LARGEST_CHOICE, Mixture, choose_mixture, fit_mixture
 from mindgap.sampling.box import Domain
 
 Density = Literal["pool", "exact", "mixture"]
@@ -35,7 +35,8 @@ class Draw:
 
     Interest is often heavy-tailed, so that nearly all draws fall on few points; it is first capped at its quantile
     ``cap`` and raised to the power ``temper``. ``cap=1, temper=1`` is interest as it stands. ``uniform_share`` of the
-    points are uniform: a safeguard where the interest is wrong.
+    points are uniform: a safeguard where the interest is wrong. ``components`` counts a mixture's Gaussians; 0 leaves
+    the number, up to six, to BIC.
     """
 
     density: Density = "pool"
@@ -48,7 +49,7 @@ class Draw:
 
     def __post_init__(self) -> None:
         choice("density", self.density, DENSITIES)
-        integer("pool", self.pool, 1), integer("components", self.components, 1), integer("restarts", self.restarts, 1)
+        integer("pool", self.pool, 1), integer("components", self.components, 0), integer("restarts", self.restarts, 1)
         number("uniform_share", self.uniform_share, 0, 1), number("temper", self.temper, 0, 1)
         if not number("cap", self.cap, 0, 1) > 0:
             raise InputError(f"cap must be above 0, got {self.cap}. It is a quantile; 1 caps nothing.")
@@ -92,6 +93,9 @@ class Draw:
     def mixture(self, known: Tensor, weights: Tensor, seed: int) -> Mixture:
         """The mixture that the density ``"mixture"`` draws from."""
         distinct = len(known[weights > 0].unique(dim=0))
+        if self.components == 0:
+            sizes = range(1, min(LARGEST_CHOICE, distinct) + 1)
+            return choose_mixture(known, weights, sizes, restarts=self.restarts, seed=seed)
         return fit_mixture(known, weights, min(self.components, distinct), restarts=self.restarts, seed=seed)
 
     def _from_mixture(
