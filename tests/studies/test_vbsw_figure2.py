@@ -61,6 +61,8 @@ def test_the_pictures_reach_the_page_and_captions_are_harmless() -> None:
     assert 'class="plot"' not in text
 
 
+@pytest.mark.shared
+@pytest.mark.usefixtures("shared_module")
 @pytest.mark.parametrize("name", LOADERS)
 def test_a_small_run_on_real_pictures(name: str) -> None:
     study = VbswFigure2().tiny()

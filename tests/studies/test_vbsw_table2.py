@@ -217,6 +217,7 @@ def test_another_test_part_changes_no_choice_and_no_network(monkeypatch: pytest.
 
 
 @pytest.mark.shared
+@pytest.mark.usefixtures("shared_module")
 def test_real_digits_run_and_repeat() -> None:
     study = VbswTable2().tiny()
     try:
