@@ -79,7 +79,7 @@ def dies(point):
 
 
 def hangs_with_a_child(point):
-    subprocess.run(["sleep", "600"], check=True)
+    subprocess.run(["sleep", "601"], check=True)
 """
 
 
@@ -179,17 +179,18 @@ def test_a_function_that_kills_its_worker_is_given_up(user: ModuleType) -> None:
 
 def test_a_time_out_leaves_no_process(helpers, user: ModuleType) -> None:
     sampler = told([[0.1, 0.1]])
-    before = sleepers()
+    before = sleepers(601)
     with LocalExecutor(1) as executor:
         assert evaluate(sampler, sampler.pending, user.hangs_with_a_child, executor=executor, timeout=0.5).failed == 1
-    assert helpers.eventually(lambda: sleepers() <= before, 5)
+    assert helpers.eventually(lambda: sleepers(601) <= before, 5)
 
 
-def sleepers() -> set[int]:
+def sleepers(seconds: int) -> set[int]:
+    """Every test sleeps for a time of its own, so that tests that run at the same time do not see each other's."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if path.read_bytes() == b"sleep\x00600\x00":
+            if path.read_bytes() == b"sleep\x00%d\x00" % seconds:
                 found.add(int(path.parent.name))
         except OSError:
             continue
@@ -267,10 +268,10 @@ def test_how_a_program_fails(body: str, tmp_path: Path) -> None:
 
 
 def test_a_hung_program_is_killed_with_its_children(tmp_path: Path, helpers) -> None:
-    before = sleepers()
-    sampler = one(tmp_path, f"{program(tmp_path, 'sleep 600 & sleep 600')} {{0}}", timeout=0.3)
+    before = sleepers(602)
+    sampler = one(tmp_path, f"{program(tmp_path, 'sleep 602 & sleep 602')} {{0}}", timeout=0.3)
     assert sampler.failed
-    assert helpers.eventually(lambda: sleepers() <= before, 5)
+    assert helpers.eventually(lambda: sleepers(602) <= before, 5)
 
 
 def test_retries_of_a_program(tmp_path: Path) -> None:
@@ -350,11 +351,11 @@ def interrupt(condition, helpers) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("name", ["default", "serial", "local"])
-def test_ctrl_c_keeps_what_is_done_and_ends_the_programs(name: str, tmp_path: Path, helpers) -> None:
+@pytest.mark.parametrize(("name", "seconds"), [("default", 603), ("serial", 604), ("local", 605)])
+def test_ctrl_c_keeps_what_is_done_and_ends_the_programs(name: str, seconds: int, tmp_path: Path, helpers) -> None:
     log = tmp_path / "log"
-    sim = program(tmp_path, f"echo $3 >> {log}; [ $3 -lt 3 ] || sleep 600; echo 1")
-    before = sleepers()
+    sim = program(tmp_path, f"echo $3 >> {log}; [ $3 -lt 3 ] || sleep {seconds}; echo 1")
+    before = sleepers(seconds)
     executor = None if name == "default" else EXECUTORS[name]()
     with TaylorSampler(None, SQUARE, initial=6, session=tmp_path / "s.jsonl") as sampler:
         sampler.ask(6)
@@ -368,7 +369,7 @@ def test_ctrl_c_keeps_what_is_done_and_ends_the_programs(name: str, tmp_path: Pa
         if executor is not None:
             executor.shutdown()
         time.sleep(1.0)  # for a wrapper that was just starting
-        assert sleepers() <= before
+        assert sleepers(seconds) <= before
     assert helpers.eventually(lambda: not running(str(tmp_path / "s.jsonl.work" / "3")), 5)
 
 
