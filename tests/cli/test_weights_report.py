@@ -87,10 +87,12 @@ def test_a_plane_has_a_map_and_suspects_are_marked(page: Page) -> None:
     assert "its deviation" in page("--standardize", x=x, y=y)
 
 
-def test_values_have_no_suspects(page: Page) -> None:
-    text = page(x=RANDOM.random((60, 3)), y=RANDOM.random(60))
-    assert "uspect" not in text
-    assert "mean 0." in text
+def test_a_value_far_from_those_around_is_a_suspect(page: Page) -> None:
+    x = np.random.default_rng(0).random((60, 3))
+    assert "No sample carries a value that lies more than five" in page(x=x, y=x.sum(1))
+    text = page(x=x, y=np.where(np.arange(60) == 7, 50, x.sum(1)))
+    assert "1 sample of 60 carries a value that lies more than five" in text.replace("\u202f", " ")
+    assert "mean 1." in text
 
 
 def test_calm_labels_are_told(page: Page) -> None:

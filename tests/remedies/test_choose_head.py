@@ -130,8 +130,9 @@ def test_command_says_what_is_wrong(
     assert words in capsys.readouterr().err
 
 
-def test_command_wants_a_subject(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_want_a_subject(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "model.py"
     file.write_text(MODEL)
-    assert main(["head", f"{file}:number"]) == 2
-    assert "must return a mindgap.Subject, got int" in capsys.readouterr().err
+    for command in (["head"], ["examine"], ["bound", "binomial-tail", "--subject"]):
+        assert main([*command, f"{file}:number"]) == 2
+        assert "must return a mindgap.Subject, got int" in capsys.readouterr().err

@@ -200,10 +200,10 @@ def test_no_head_means_the_inputs_and_tokens_have_none():
     assert "tokens" in variance_of(Subject(nn.EmbeddingBag(10, 2), "cross_entropy", tokens), 4).reason
 
 
-def test_a_regression_has_no_suspects_and_tells_of_the_values_around(regression):
+def test_a_regression_tells_of_the_values_around(regression):
     found = variance_of(regression, 3)
     features, targets = regression.train.inputs[0].double(), regression.targets("train").flatten().double()
-    assert (found.suspects, found.k, found.doubtful) == (None, 10, ())
+    assert (found.classes, found.k) == (False, 10)
     heavy = found.heaviest[0]
     near = (features - features[heavy.index]).square().sum(1).argsort()[1:10]
     words = heavy.around.replace("−", "-").replace(",", "").split()
@@ -218,7 +218,7 @@ def test_one_yes_or_no_label_is_a_class_of_two():
     subject = Subject(MLP((2, 4, 1)), "bce", (data.inputs, data.targets[:, None].float()), classes=data.classes)
     found = variance_of(subject, 6)
     expected = VarianceWeights(20).fit(data.inputs, data.targets)
-    assert found.suspects is not None
+    assert found.classes
     assert {heavy.target for heavy in every(found)} <= {"upper", "lower"}
     assert found.features == "what enters the last linear layer, 3"
     assert expected.weights_.max() == pytest.approx(found.largest)
@@ -229,8 +229,18 @@ def test_several_labels():
     random = torch.Generator().manual_seed(0)
     inputs, targets = torch.randn(60, 5, generator=random), torch.randint(0, 2, (60, 3), generator=random).float()
     found = variance_of(Subject(nn.Linear(5, 3), "bce", (inputs, targets), classes=("a", "b", "c")), 4)
-    assert found.suspects is None
+    assert not found.classes
     assert found.heaviest[0].around.count("(") >= 2
+
+
+def test_a_wrong_value_is_a_suspect():
+    inputs = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+    targets = inputs.sum(1, keepdim=True)
+    targets[17] += 40
+    found = variance_of(Subject(nn.Linear(2, 1), "mse", (inputs, targets)), 6)
+    assert found.suspects == 1
+    assert [heavy.index for heavy in every(found) if heavy.suspect] == [17]
+    assert "standard deviations" in found.suspected
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
@@ -251,7 +261,7 @@ def test_no_samples_are_shown_if_none_are_wanted(subject):
 
 def test_suspects_are_found_but_kept_and_weights_are_those_of_the_weigher():
     data = two_moons(150, noise=0.35)
-    for noise in ("keep", "cap", "drop"):
+    for noise in ("keep", "mark", "cap", "drop"):
         weigher = VarianceWeights(10, 8, noise=noise, normalize="mean")
         weighed = weigh(weigher, data.inputs, data.targets)
         assert torch.equal(weighed.weights, torch.from_numpy(weigher.fit(data.inputs, data.targets).weights_))

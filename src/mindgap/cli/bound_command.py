@@ -40,11 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(bound: Any, chosen: argparse.Namespace) -> int:
-    from mindgap.cli.target import load_target
+    from mindgap.cli.target import load_subject
+    from mindgap.training.fitted import Fitted
 
     if chosen.subject:
-        subject = load_target(chosen.subject)
-        result = bound(subject.subject() if hasattr(subject, "subject") else subject)
+        found = load_subject(chosen.subject)
+        result = bound(found.subject() if isinstance(found, Fitted) else found)
     else:
         given = {name: getattr(chosen, name) for name in bound.arguments()}
         result = bound.evaluate(**{name: value for name, value in given.items() if value is not None})

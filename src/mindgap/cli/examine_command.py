@@ -33,19 +33,10 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, examine, show."""
-    from mindgap.cli.target import load_target
-    from mindgap.core.errors import InputError
-    from mindgap.core.subject import Subject
-    from mindgap.training.fitted import Fitted
+    from mindgap.cli.target import load_subject
 
     check_writable(arguments.report)
-    subject = load_target(arguments.target)
-    if not isinstance(subject, Subject | Fitted):
-        raise InputError(
-            f"{arguments.target} must return a mindgap.Subject, got {type(subject).__name__}. Return "
-            "Subject(model, loss, (inputs, targets), test=(inputs, targets))."
-        )
-    return show(subject, arguments)
+    return show(load_subject(arguments.target), arguments)
 
 
 def show(subject: Any, arguments: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.cli.examine_command import EXAMPLE, check_writable
+from mindgap.cli.lists import numbers, whole_numbers
 from mindgap.cli.output import note, write, write_json
 
 
@@ -37,22 +38,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, search, judge, write."""
-    from mindgap.cli.target import load_target
-    from mindgap.core.errors import InputError
-    from mindgap.core.subject import Subject
+    from mindgap.cli.target import load_subject
     from mindgap.jobs.choose_head import choose_head
-    from mindgap.training.fitted import Fitted
 
     for path in (arguments.output, arguments.report):
         check_writable(path)
-    subject = load_target(arguments.target)
-    if not isinstance(subject, Subject | Fitted):
-        raise InputError(
-            f"{arguments.target} must return a mindgap.Subject, got {type(subject).__name__}. Return "
-            "Subject(model, loss, (inputs, targets), test=(inputs, targets))."
-        )
     found = choose_head(
-        subject,
+        load_subject(arguments.target),
         **_lists(arguments),
         method=arguments.search,
         trials=arguments.trials,
@@ -76,20 +68,10 @@ def _lists(arguments: argparse.Namespace) -> dict[str, Any]:
     """The values to try, where the user gave some."""
     found: dict[str, Any] = {}
     if arguments.max_weights:
-        found["max_weights"] = _numbers("--max-weights", arguments.max_weights, float)
+        found["max_weights"] = numbers("--max-weights", arguments.max_weights)
     if arguments.ks:
-        found["ks"] = _numbers("--ks", arguments.ks, int)
+        found["ks"] = whole_numbers("--ks", arguments.ks)
     return found
-
-
-def _numbers(name: str, text: str, kind: Any) -> list[Any]:
-    from mindgap.core.errors import InputError
-
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError as error:
-        words = "whole numbers" if kind is int else "numbers"
-        raise InputError(f"{name} must be {words} with commas between, got {text!r}. Write 5,10,20.") from error
 
 
 def _save(found: Any, arguments: argparse.Namespace) -> None:

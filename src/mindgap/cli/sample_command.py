@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.cli.examine_command import check_writable
+from mindgap.cli.lists import words
 from mindgap.cli.output import note, write, write_json
 from mindgap.cli.sample_options import add as add
-from mindgap.cli.sample_options import domain_of, settings_of, words
+from mindgap.cli.sample_options import domain_of, settings_of
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,8 @@ import argparse
 import re
 from typing import Any
 
+from mindgap.cli.lists import numbers
+
 TYPE_CHECKING = False  # as in mindgap/__init__.py
 if TYPE_CHECKING:
     from mindgap.sampling.box import Domain
@@ -117,20 +119,4 @@ def domain_of(arguments: argparse.Namespace) -> Domain | None:
         return Simplex(arguments.simplex)
     if (arguments.low is None) != (arguments.high is None):
         raise InputError("A box must have --low and --high, got one of them. Pass both.")
-    return None if arguments.low is None else Box(_numbers("--low", arguments.low), _numbers("--high", arguments.high))
-
-
-def words(text: str | None) -> tuple[str, ...]:
-    """Names with commas between them."""
-    return tuple(word.strip() for word in text.split(",")) if text else ()
-
-
-def _numbers(name: str, text: str) -> list[float]:
-    from mindgap.core.errors import InputError
-
-    try:
-        return [float(word) for word in text.split(",")]
-    except ValueError as error:
-        raise InputError(
-            f"{name} must be numbers with commas between them, got {text!r}. Write 0,0.5 for two."
-        ) from error
+    return None if arguments.low is None else Box(numbers("--low", arguments.low), numbers("--high", arguments.high))

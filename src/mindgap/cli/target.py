@@ -12,12 +12,25 @@ from types import ModuleType
 from typing import Any
 
 from mindgap.core.errors import InputError, MindgapError, unknown_name
+from mindgap.core.subject import Subject
+from mindgap.training.fitted import Fitted
 
 
 def load_target(text: str, what: str = "make_subject") -> Any:
     """What ``file.py:name`` or ``package.module:name`` names; a function is called without arguments."""
     found, (place, _, name) = find_target(text, what), text.rpartition(":")
     return _guarded(found, place, name) if callable(found) else found
+
+
+def load_subject(text: str) -> Subject | Fitted:
+    """What a function of the user's returns, if it is a subject or what ``fit`` gave."""
+    found = load_target(text)
+    if not isinstance(found, Subject | Fitted):
+        raise InputError(
+            f"{text} must return a mindgap.Subject, got {type(found).__name__}. Return "
+            "Subject(model, loss, (inputs, targets), test=(inputs, targets))."
+        )
+    return found
 
 
 def find_target(text: str, what: str) -> Any:

@@ -99,7 +99,7 @@ def _facts(weighed: Any, labels: Any, heaviest: int, told: bool) -> dict[str, An
         "samples": len(weights),
         "mean": float(weights.mean()),
         "quantiles": {str(q): float(np.quantile(weights, q)) for q in (0.5, 0.9, 0.99, 1.0)},
-        "suspects": int(weighed.suspects.sum()) if told and weighed.suspects is not None else None,
+        "suspects": int(weighed.suspects.sum()) if told else None,
         "method": weighed.method,
         "recall": float(weighed.recall),
         "heaviest": [{"index": int(i), "label": labels[i].tolist(), "weight": float(weights[i])} for i in order],

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from mindgap.core.files import write_whole
 from mindgap.data.damage import reading
 from mindgap.data.download import taking_turns, writing
 from mindgap.data.store import cache_folder
@@ -28,7 +27,7 @@ def remembered(
     path = cache_folder() / "features" / f"{feature_key(encoder, settings, items)}.npy"
     with writing(path), taking_turns(path):
         if not path.exists():
-            _write(path, make())
+            write_whole(path, lambda file: np.save(file, make().numpy(), allow_pickle=False))
     with reading(path, "a table of features"):
         return torch.from_numpy(np.load(path, allow_pickle=False))
 
@@ -41,11 +40,3 @@ def feature_key(encoder: str, settings: Mapping[str, Any], items: Sequence[Seque
     """
     words = json.dumps([encoder, sorted(settings.items()), [list(item) for item in items]])
     return hashlib.sha256(words.encode()).hexdigest()[:32]
-
-
-def _write(path: Path, features: Tensor) -> None:
-    """Let the file appear whole or not at all."""
-    part = path.with_name(path.name + f".{os.getpid()}.part")
-    with part.open("wb") as file:
-        np.save(file, features.numpy(), allow_pickle=False)
-    part.replace(path)

@@ -18,9 +18,9 @@ from mindgap.ops.variance import LocalVariance, Task, gathered, is_classes
 from mindgap.ops.weights import Normalize, Scaling, density_corrected, mean, outliers, scale_weights, suspects
 
 Density = Literal["neighbors", "kernel", "mixture"]
-Noise = Literal["keep", "cap", "drop"]
+Noise = Literal["keep", "mark", "cap", "drop"]
 DENSITIES = (None, "neighbors", "kernel", "mixture")
-NOISES = ("keep", "cap", "drop")
+NOISES = ("keep", "mark", "cap", "drop")
 
 
 class VarianceWeights:
@@ -39,8 +39,8 @@ class VarianceWeights:
         density: divide the variance by an estimate of the density first: ``"neighbors"``, ``"kernel"``, ``"mixture"``.
         winsorize: share of the smallest and of the largest densities that is pulled in.
         noise: what to do with samples whose class nearly no neighbour carries, or whose value lies far from those
-            around: ``"keep"``, ``"cap"`` their weight at 1 or ``"drop"`` them (weight 0). The largest variance is then
-            that of the others.
+            around: ``"keep"`` them, ``"mark"`` them in ``suspects_`` alone, ``"cap"`` their weight at 1 or ``"drop"``
+            them (weight 0). With the last two the largest variance is that of the others.
         noise_threshold: the share of agreeing neighbours up to which a sample is suspected; for classes.
         noise_deviations: the standard deviations beyond which a sample is suspected; for values.
         task: ``"auto"`` takes one column of whole numbers, booleans or names for classes and all else for values.
@@ -122,7 +122,7 @@ class VarianceWeights:
         return None if found.deviation is None else outliers(found.deviation, self.noise_deviations)
 
     def _scaled(self, variance: Tensor, doubtful: Tensor | None) -> Tensor:
-        if doubtful is None or bool(doubtful.all()):
+        if doubtful is None or self.noise == "mark" or bool(doubtful.all()):
             return scale_weights(variance, self.max_weight, scaling=self.scaling, normalize=self.normalize)
         weights = torch.full_like(variance, 1.0 if self.noise == "cap" else 0.0)
         weights[~doubtful] = scale_weights(variance[~doubtful], self.max_weight, scaling=self.scaling)
@@ -144,7 +144,7 @@ class VarianceWeights:
                 f"density must be None, 'neighbors', 'kernel' or 'mixture', got {self.density!r}. Choose one."
             )
         if self.noise not in NOISES:
-            raise InputError(f"noise must be 'keep', 'cap' or 'drop', got {self.noise!r}. Choose one of the three.")
+            raise InputError(f"noise must be one of {', '.join(map(repr, NOISES))}, got {self.noise!r}. Choose one.")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002  (scikit-learn's signature)
         """The arguments this was made with."""

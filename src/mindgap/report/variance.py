@@ -14,7 +14,6 @@ from mindgap.ops.nearest.ragged import places
 from mindgap.ops.neighbors import Search
 from mindgap.ops.variance import is_classes
 from mindgap.ops.variance_weights import VarianceWeights
-from mindgap.ops.weights import scale_weights
 from mindgap.report import wording
 from mindgap.report.variance_parts import Heavy, Variance
 
@@ -26,11 +25,11 @@ MOST_LABELS = 4  # kinds of labels told of a neighbourhood
 
 @dataclasses.dataclass(frozen=True)
 class Weighed:
-    """Weights, the variance behind them, and the suspects (``None`` unless labels are classes)."""
+    """Weights, the variance behind them, and the suspects."""
 
     weights: Tensor
     variance: Tensor
-    suspects: Tensor | None
+    suspects: Tensor
     method: str
     recall: float
 
@@ -51,16 +50,11 @@ class Cloud:
 
 def weigh(weigher: VarianceWeights, features: Tensor, labels: Tensor) -> Weighed:
     """Fit the weights, and find the suspects also where they are to be kept."""
-    classes = is_classes(labels, weigher.task)
-    marking = VarianceWeights(**weigher.get_params())
-    marking.set_params(noise="cap" if classes and weigher.noise == "keep" else weigher.noise)
-    marking.fit(features, labels)
-    variance = torch.from_numpy(marking.variance_)
-    weights = torch.from_numpy(marking.weights_)
-    if marking.noise != weigher.noise:
-        weights = scale_weights(variance, weigher.max_weight, scaling=weigher.scaling, normalize=weigher.normalize)
-    suspects = None if marking.suspects_ is None else torch.from_numpy(marking.suspects_)
-    return Weighed(weights, variance, suspects, marking.method_, marking.recall_)
+    noise = "mark" if weigher.noise == "keep" else weigher.noise
+    fitted = VarianceWeights(**{**weigher.get_params(), "noise": noise}).fit(features, labels)
+    assert fitted.suspects_ is not None
+    weights, variance, suspects = map(torch.from_numpy, (fitted.weights_, fitted.variance_, fitted.suspects_))
+    return Weighed(weights, variance, suspects, fitted.method_, fitted.recall_)
 
 
 def look(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, count: int = MOST) -> Variance:
@@ -77,7 +71,8 @@ def look(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, count: int = 
         edges=edges,
         counts=counts,
         marked=marked,
-        suspects=None if weighed.suspects is None else int(weighed.suspects.sum()),
+        classes=is_classes(cloud.labels, weigher.task),
+        suspects=int(weighed.suspects.sum()),
         heaviest=tuple(rows[: len(heavy)]),
         doubtful=tuple(rows[len(heavy) :]),
     )
@@ -87,8 +82,6 @@ def _chosen(weighed: Weighed, count: int) -> tuple[Tensor, Tensor]:
     """The heaviest, and of the suspects those whose neighbours are most at one; ties in the samples' order."""
     order = weighed.weights.argsort(descending=True, stable=True)
     order = order[weighed.variance[order] > 0]
-    if weighed.suspects is None:
-        return order[:count], order[:0]
     calm = weighed.variance.argsort(stable=True)
     doubtful = calm[weighed.suspects[calm]]
     reserved = min(int((~torch.isin(doubtful, order[:count])).sum()), MOST_SUSPECTS, count // 3)
@@ -100,8 +93,8 @@ def _histogram(weighed: Weighed) -> tuple[tuple[float, ...], tuple[int, ...], tu
     weights = weighed.weights.numpy()
     low, high = float(weights.min()), float(weights.max())
     counts, edges = np.histogram(weights, BINS, (low, high if high > low else low + 1))
-    marked = () if weighed.suspects is None else np.histogram(weights[weighed.suspects.numpy()], edges)[0].tolist()
-    return tuple(edges.tolist()), tuple(counts.tolist()), tuple(marked)
+    marked = np.histogram(weights[weighed.suspects.numpy()], edges)[0]
+    return tuple(edges.tolist()), tuple(counts.tolist()), tuple(marked.tolist())
 
 
 def _rows(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, chosen: Tensor) -> list[Heavy]:
@@ -116,7 +109,7 @@ def _rows(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, chosen: Tens
             "target": cloud.say(own),
             "around": _told(others, weigher.task == "regression", cloud.say),
             "agreement": float((others == own).double().mean()) if classes and len(others) else None,
-            "suspect": weighed.suspects is not None and bool(weighed.suspects[place]),
+            "suspect": bool(weighed.suspects[place]),
         }
         rows.append(Heavy(**{**known, **fields}))
     return rows

@@ -17,9 +17,7 @@ def variance_charts(variance: Variance) -> list[Chart]:
 
 def _weights(variance: Variance) -> Chart:
     ends = f"from {wording.number(variance.edges[0], 3)} to {wording.number(variance.largest, 3)}"
-    suspects = (
-        " Orange: suspects, whose label at most a tenth of their neighbours carries." if variance.suspects else ""
-    )
+    suspects = f" Orange: suspects, which carry {variance.suspected}." if variance.suspects else ""
     return Chart(
         key="weights",
         title="Weights of all samples",

@@ -53,7 +53,8 @@ class Variance:
     """Where labels vary: the weights that variance weighting would give, and the samples to look at.
 
     ``samples`` of ``of`` were weighed, by ``k`` neighbours sought in ``features``. ``edges`` and ``counts`` are the
-    histogram of the weights, ``marked`` the suspects among them. ``reason`` says why there is nothing.
+    histogram of the weights, ``marked`` the suspects among them. ``classes`` says that labels are classes, not values.
+    ``reason`` says why there is nothing.
     """
 
     samples: int = 0
@@ -65,7 +66,8 @@ class Variance:
     edges: tuple[float, ...] = ()
     counts: tuple[int, ...] = ()
     marked: tuple[int, ...] = ()
-    suspects: int | None = None
+    classes: bool = True
+    suspects: int = 0
     heaviest: tuple[Heavy, ...] = ()
     doubtful: tuple[Heavy, ...] = ()
     columns: tuple[str, ...] = ()
@@ -80,4 +82,11 @@ class Variance:
     @property
     def vague(self) -> bool:
         """Whether so many are suspected that the neighbours cannot know better than the labels."""
-        return bool(self.suspects) and (self.suspects or 0) > MANY_SUSPECTS * self.samples
+        return self.suspects > MANY_SUSPECTS * self.samples
+
+    @property
+    def suspected(self) -> str:
+        """What is odd about a suspect's label."""
+        if self.classes:
+            return "a label that at most a tenth of the neighbours carry"
+        return "a value that lies more than five standard deviations from those around"

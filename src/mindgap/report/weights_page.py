@@ -56,10 +56,10 @@ def settings_in_words(variance: Variance, told: Told) -> dict[str, str]:
     normalized = "; then divided by the mean weight" if settings["normalize"] == "mean" else ""
     exact = told.recall == 1
     found = "exactly" if exact else f"approximately: {wording.percent(told.recall)} of the true ones were found"
-    words = {
+    return {
         "Samples": f"{variance.samples:,}, from {told.source}",
         "Neighbours": f"{variance.k}, the sample itself among them, found {found}",
         "Sought in": f"{variance.features}, by {settings['metric']} distance{scale}",
         "Weights": f"1 where all neighbours carry the same label, {largest} where labels vary most{normalized}",
+        "Suspects": NOISE[settings["noise"]],
     }
-    return words if variance.suspects is None else {**words, "Suspects": NOISE[settings["noise"]]}
