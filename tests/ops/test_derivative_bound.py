@@ -113,3 +113,14 @@ def test_measure_is_undefined_with_reasons() -> None:
 def test_says_what_is_wrong(arguments: tuple) -> None:
     with pytest.raises(InputError, match="must"):
         derivative_bound(*arguments, low=-1.0, high=1.0)
+
+
+def test_all_terms_equal_the_integral_of_the_square() -> None:
+    """Sample by sample: (e + (|f'| + K) r + C r²/2)² over its cell, by quadrature."""
+    points, slopes, missed = [0.1, 0.4, 0.9], [1.5, -0.3, 2.0], [0.2, -0.5, 0.7]
+    found = derivative_bound(points, slopes, 0.8, low=0.0, high=1.0, residuals=missed, curvature=3.0)
+    ends = [(0.0, 0.25), (0.25, 0.65), (0.65, 1.0)]
+    for value, point, slope, error, cell in zip(found.tolist(), points, slopes, missed, ends, strict=True):
+        height = lambda x, p=point, s=slope, e=error: (abs(e) + (abs(s) + 0.8) * abs(x - p) + 1.5 * (x - p) ** 2) ** 2  # noqa: E731
+        expected, _ = scipy.integrate.quad(height, *cell, points=[point])
+        assert value == pytest.approx(expected, rel=1e-9)
