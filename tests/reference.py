@@ -167,6 +167,44 @@ def pac_bayes_catoni(rate: float, kl: float, n: int) -> float:
     return float(((1 - np.exp(-c * rate - (kl + math.log(count / 0.045)) / n)) / (1 - np.exp(-c))).min())
 
 
+def sample_slopes(subject: Subject, place: np.ndarray) -> np.ndarray:
+    """The gradient of every sample's loss on a copy of the model that stands at ``place``, one sample at a time."""
+    model = copy.deepcopy(subject.model).eval()
+    nn.utils.vector_to_parameters(torch.as_tensor(place), model.parameters())
+    rows = []
+    for number in range(len(subject.train)):
+        batch = subject.train.take(torch.tensor([number]))
+        given = batch.inputs
+        output = model(**given) if isinstance(given, dict) else model(*given)
+        slopes = torch.autograd.grad(subject.loss(output, batch.target).sum(), list(model.parameters()))
+        rows.append(np.concatenate([slope.numpy().ravel() for slope in slopes]))
+    return np.array(rows)
+
+
+def mean_batch_square(subject: Subject, place: np.ndarray) -> np.ndarray:
+    """The expected square of the gradient of 128 samples drawn with replacement."""
+    slopes = sample_slopes(subject, place)
+    return slopes.mean(0) ** 2 + slopes.var(0) / 128
+
+
+def pacgen(subject: Subject, epsilon: float = 0.1) -> float:
+    w, values = weights(subject), []
+    here, radius = mean_batch_square(subject, w), 0.1 * np.abs(w) + epsilon
+    for seed in range(1, 5):
+        random = torch.rand(len(w), generator=torch.Generator().manual_seed(seed), dtype=torch.float64).numpy()
+        step = np.where(random < 0.5, -radius, radius)
+        rho = max(np.abs(mean_batch_square(subject, w + step) - here) / np.abs(step))
+        total = 0.0
+        for size, bend, reach in zip(np.abs(w), here, radius, strict=True):
+            total += math.log((size + reach) * max(math.sqrt(bend + rho * math.sqrt(len(w)) * reach), 1 / reach))
+        values.append(total)
+    return float(np.mean(values))
+
+
+def pacgen_null(subject: Subject) -> float:
+    return sum(math.log((abs(w) + 0.1 * abs(w) + 0.1) / (0.1 * abs(w) + 0.1)) for w in weights(subject))
+
+
 REFERENCES: dict[str, Callable[[Subject], float]] = {
     "gap": gap,
     "train-loss": lambda subject: float(sample_losses(subject, "train").mean()),
@@ -174,6 +212,8 @@ REFERENCES: dict[str, Callable[[Subject], float]] = {
     "parameter-norm": lambda subject: float(np.linalg.norm(weights(subject))),
     "distance-from-initialisation": lambda s: float(np.linalg.norm(weights(s) - initial_weights(s))),
     "margin": margin,
+    "pacgen": pacgen,
+    "pacgen-null": pacgen_null,
     "slope-in-cells": slope_in_cells,
     "binomial-tail": binomial_tail,
     "kl-inverse": kl_inverse,

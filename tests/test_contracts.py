@@ -28,6 +28,8 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.result import Result
 from mindgap.core.study import Study
 from mindgap.core.subject import Subject
+from mindgap.measures import ParameterNorm
+from mindgap.ops.rescaling import rescaled
 from mindgap.runs import SerialExecutor, sweep
 from mindgap.training.fit import fit
 
@@ -177,6 +179,41 @@ class TestEveryMeasure:
             assert seen, change
             moved = [not math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) for a, b in seen]
             assert any(moved) != (change in declared), (change, seen)
+
+
+@pytest.mark.parametrize("name", [name for name, cls in MEASURES.items() if cls.promises_rescaling()])
+class TestEveryMeasureThatPromisesRescaling:
+    @pytest.mark.parametrize("factor", [1e-6, 1e-3, 1e3, 1e6])
+    def test_relu_rescaling_moves_it_no_faster_than_promised(self, name: str, factor: float) -> None:
+        """P8: larger weights in a layer, smaller ones in the next, the same function."""
+        measure, cls = MEASURES[name](), MEASURES[name]
+        for subject in layered():
+            before, after = measure(subject).value, measure(rescaled_subject(subject, factor)).value
+            if before is None or after is None:
+                continue
+            if cls.rescaling == "logarithmic":
+                assert within_a_logarithm(subject, before, after, factor), (before, after)
+            else:
+                assert after == pytest.approx(before, rel=1e-6, abs=1e-9)
+
+    def test_logarithmic_promise_is_not_empty(self, name: str) -> None:
+        """What grows with a power of the factor would not pass: the norm of the weights is the example."""
+        subject = mlp_classes(torch.float64)
+        before, after = (float(ParameterNorm()(s)) for s in (subject, rescaled_subject(subject, 1e6)))
+        assert not within_a_logarithm(subject, before, after, 1e6)
+        if MEASURES[name].rescaling == "logarithmic":
+            assert float(MEASURES[name]()(rescaled_subject(subject, 1e6))) != float(MEASURES[name]()(subject))
+
+
+def rescaled_subject(subject: Subject, factor: float) -> Subject:
+    model = rescaled(subject.model, factor)
+    return Subject(model, subject.loss, subject.train, subject.test, initial=subject.initial, task=subject.task)
+
+
+def within_a_logarithm(subject: Subject, before: float, after: float, factor: float) -> bool:
+    """At most six ln(factor) a weight: two roots of curvature, each of which may grow with a few powers."""
+    count = sum(p.numel() for p in subject.model.parameters())
+    return abs(after - before) <= 6 * count * abs(math.log(factor))
 
 
 class Bomb(nn.Module):

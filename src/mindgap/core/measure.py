@@ -20,6 +20,7 @@ from mindgap.core.subject import Subject
 Need = Literal["test", "initial", "classification", "gradients"]
 Direction = Literal["lower", "higher", "none"]
 Cost = Literal["cheap", "moderate", "dear"]
+Growth = Literal["", "logarithmic"]
 INVARIANCES = ("sample-order", "unit-permutation", "relu-rescaling", "output-scaling", "duplication")
 
 
@@ -43,13 +44,15 @@ class Measure(Spec, abc.ABC, abstract=True):
     """A quantity of a subject.
 
     ``direction`` says which values are claimed to generalize better; ``needs`` what the subject must have;
-    ``invariant_to`` which changes of the subject leave the value alone.
+    ``invariant_to`` which changes of the subject leave the value alone. ``rescaling = "logarithmic"`` promises that,
+    when a ReLU layer is made α times larger and the next one α times smaller, the value moves no faster than ln α.
     """
 
     family: ClassVar[str] = "measure"
     direction: ClassVar[Direction] = "none"
     needs: ClassVar[frozenset[Need]] = frozenset()
     invariant_to: ClassVar[frozenset[str]] = frozenset({"sample-order"})
+    rescaling: ClassVar[Growth] = ""
     cost: ClassVar[Cost] = "cheap"
 
     @abc.abstractmethod
@@ -64,6 +67,11 @@ class Measure(Spec, abc.ABC, abstract=True):
             outcome = missing or self._outcome(subject)
         cost = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
         return self._result(subject, outcome, cost)
+
+    @classmethod
+    def promises_rescaling(cls) -> bool:
+        """Whether it claims to stay, or to move by a logarithm only, when ReLU layers are rescaled."""
+        return bool(cls.rescaling) or "relu-rescaling" in cls.invariant_to
 
     def missing(self, subject: Subject) -> str:
         """Why the subject cannot be measured, or an empty string."""

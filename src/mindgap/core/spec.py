@@ -25,7 +25,7 @@ def kebab(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[a-z])(?=[0-9])", "-", name).lower()
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(options.option,))
+@dataclass_transform(frozen_default=True, kw_only_default=True)  # whatever stands after "=" is a default
 class Spec:
     """Base of all families. A subclass is abstract (``abstract=True``) or final, never both.
 
