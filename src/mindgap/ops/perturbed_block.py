@@ -18,17 +18,18 @@ class PerturbedBlock:
     """Some weights, and what Algorithm 1 knows about them, in buffers of one element a weight.
 
     ``curvature`` is h, ``gradient`` is g, ``before`` are the weights one step ago, ``kept`` those of now, ``spread``
-    is the perturbation u divided by a number. The weights stay the user's own tensors: they are copied to
-    the buffers and back by view, so that a step costs a score of passes over long vectors and not a score of calls a
-    tensor. ``fresh`` are the members that have not met a gradient yet; they are not perturbed.
+    is the perturbation u divided by a number. The weights stay the user's own tensors: they are copied to the buffers
+    and back by view, so that a step costs 17 passes over long vectors and not as many calls a tensor. A pass costs by
+    the vectors that it touches, so most of them write where they read. ``fresh`` are the members that have not met a
+    gradient yet; they are not perturbed.
     """
 
     def __init__(self, members: Sequence[int], weights: Sequence[Tensor], pieces: Pieces, seed: int, pool: int) -> None:
         self.members, self.weights = list(members), list(weights)
         self.sizes = [weight.numel() for weight in weights]
         kind = torch.promote_types(weights[0].dtype, torch.float32)
-        self.kept, self.before, self.curvature, self.gradient, self.spread, self.work, self.reach = (
-            torch.zeros(sum(self.sizes), dtype=kind, device=weights[0].device) for _ in range(7)
+        self.kept, self.before, self.curvature, self.gradient, self.spread, self.reach = (
+            torch.zeros(sum(self.sizes), dtype=kind, device=weights[0].device) for _ in range(6)
         )
         self.floor = torch.zeros((), dtype=kind, device=weights[0].device)
         self.kept_views, self.before_views = self._views(self.kept), self._views(self.before)
@@ -48,29 +49,27 @@ class PerturbedBlock:
         """Copy the weights of now."""
         torch._foreach_copy_(self.kept_views, self.weights)
 
-    def squared_move(self) -> float:
-        """Squared length of the last step."""
+    def squared_move(self, *, slope: float, floor: float, limit: float) -> float:
+        """Squared length of the last step; the weights before it become the reach κ of this one, 0 past the limit."""
         if self.fresh:
             for member, now, old in zip(self.members, self.kept_views, self.before_views, strict=True):
                 if member in self.fresh:
                     old.copy_(now)
-        torch.sub(self.kept, self.before, out=self.work)
-        return float(self.work.dot(self.work))
+        torch.abs(self.before, out=self.reach)
+        torch.add(self.floor.fill_(floor), self.reach, alpha=slope, out=self.reach)
+        _inside(self.reach, self.gradient, -limit, limit, grad_input=self.reach)
+        self.before.sub_(self.kept)
+        return float(self.before.dot(self.before))
 
-    def draw(self, step: int, *, slope: float, floor: float, forget: float, weight: float, limit: float) -> None:
+    def draw(self, step: int, *, forget: float, weight: float) -> None:
         """Enter the last gradient into the curvature and draw the perturbation, in units of 1/(ln(1 + epoch) √η).
 
         With y = h - g² the new curvature is h - (1 - β₁)y, and |h_t - h_{t-1}| = (1 - β₁)|y|.
         """
-        change, reach, spread = self.work, self.reach, self.spread
-        torch.addcmul(self.curvature, self.gradient, self.gradient, value=-1, out=change)
-        self.curvature.add_(change, alpha=-forget)
-        change.abs_()
-        torch.abs(self.before, out=reach)
-        torch.add(self.floor.fill_(floor), reach, alpha=slope, out=reach)
-        _inside(reach, self.gradient, -limit, limit, grad_input=reach)
-        torch.addcmul(self.curvature, change, reach, value=weight, out=spread).rsqrt_()
-        torch.minimum(spread, reach, out=spread)
+        spread = torch.addcmul(self.curvature, self.gradient, self.gradient, value=-1, out=self.spread)
+        self.curvature.add_(spread, alpha=-forget)
+        torch.addcmul(self.curvature, spread.abs_(), self.reach, value=weight, out=spread)
+        torch.minimum(spread.rsqrt_(), self.reach, out=spread)
         spread.mul_(self.noise(step))
         if self.fresh:
             for member, view in zip(self.members, self.spread_views, strict=True):

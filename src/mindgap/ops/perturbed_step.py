@@ -79,16 +79,31 @@ class PerturbedStep:
     @contextlib.contextmanager
     def perturbed(self, weights: Sequence[Tensor], epoch: int) -> Iterator[None]:
         """Move the weights, and put them back at the end."""
+        self.perturb(weights, epoch)
+        try:
+            yield
+        finally:
+            self.restore()
+
+    def perturb(self, weights: Sequence[Tensor], epoch: int) -> None:
+        """Move the weights; for a loop that cannot use ``perturbed``, and that calls ``restore`` come what may."""
         if self.moved:
-            raise InputError(
-                "The weights must be at rest to be perturbed, got perturbed ones. Do not nest perturbed()."
-            )
+            raise InputError("The weights must be at rest to be perturbed, got moved ones. Do not nest perturbed().")
         self._prepare(weights, integer("epoch", epoch, 1))
         try:
             self._push()
-            yield
-        finally:
-            self._back()
+        except BaseException:
+            self.restore()
+            raise
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Put the weights back, if they are moved."""
+        if self.moved:
+            for block in self.blocks:
+                block.restore()
+            self.moved = False
+            torch.clear_autocast_cache()
 
     @torch.no_grad()
     def observe(self) -> None:
@@ -113,29 +128,18 @@ class PerturbedStep:
             for block in self.blocks:
                 block.push(self.scale)
 
-    @torch.no_grad()
-    def _back(self) -> None:
-        for block in self.blocks:
-            block.restore()
-        self.moved = False
-        torch.clear_autocast_cache()
-
     def _draw(self, epoch: int) -> None:
         """u = scale · spread with scale = 1/(ln(1 + epoch) √η), so that no pass is spent on a factor."""
         numbers, logarithm = self.settings, math.log1p(epoch)
         self.scale = scale = 1 / (logarithm * math.sqrt(numbers.eta))
         if self.step:
-            length = math.sqrt(math.fsum(block.squared_move() for block in self.blocks))
+            slope, floor = numbers.gamma / (logarithm * scale), numbers.epsilon / scale
+            moves = [block.squared_move(slope=slope, floor=floor, limit=numbers.beta2) for block in self.blocks]
+            length, forget = math.sqrt(math.fsum(moves)), 1 - numbers.beta1
             for block in self.blocks:
                 most = torch.finfo(block.kept.dtype).max
-                block.draw(
-                    self.step,
-                    slope=numbers.gamma / (logarithm * scale),
-                    floor=numbers.epsilon / scale,
-                    forget=1 - numbers.beta1,
-                    weight=min(scale * (1 - numbers.beta1) / length, most) if length else most,
-                    limit=numbers.beta2,
-                )
+                weight = min(scale * forget / length, most) if length else most
+                block.draw(self.step, forget=forget, weight=weight)
         self.drawn = True
 
     def lay_out(self, weights: Sequence[Tensor]) -> None:

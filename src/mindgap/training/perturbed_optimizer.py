@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from mindgap.core.arguments import integer
 from mindgap.core.errors import InputError
 from mindgap.ops.perturbed_step import Perturbation, PerturbedStep
 from mindgap.ops.uniform_noise import POOL
+from mindgap.training.wrapped_optimizer import WrappedOptimizer
 
 
-class PerturbedOptimizer(torch.optim.Optimizer):
+class PerturbedOptimizer(WrappedOptimizer):
     """Steps ``base`` along the gradient at randomly perturbed weights (Algorithm 1 of Wang and others, 2018).
 
     Say where the gradient is taken, in one of two ways, and when an epoch is over::
@@ -47,6 +46,8 @@ class PerturbedOptimizer(torch.optim.Optimizer):
     [0.800000011920929, 0.800000011920929]
     """
 
+    key = "perturbation"
+
     def __init__(
         self,
         base: torch.optim.Optimizer,
@@ -59,50 +60,45 @@ class PerturbedOptimizer(torch.optim.Optimizer):
         pool: int = POOL,
         seed: int = 0,
     ) -> None:
-        if not isinstance(base, torch.optim.Optimizer) or isinstance(base, torch.optim.LBFGS | PerturbedOptimizer):
-            raise InputError(
-                "The base must be a torch optimizer that takes one gradient a step, got "
-                f"{type(base).__name__}. Pass, say, torch.optim.Adam(model.parameters())."
-            )
         settings = Perturbation(eta=eta, gamma=gamma, beta1=beta1, beta2=beta2, epsilon=epsilon, pool=pool)
-        super().__init__(base.param_groups, base.defaults)
-        self.base, self.core = base, PerturbedStep(settings, seed)
-        self._epoch, self._ready = 1, False
-        self._share()
-
-    def _share(self) -> None:
-        self.param_groups, self.state, self.defaults = self.base.param_groups, self.base.state, self.base.defaults
-
-    @property
-    def epoch(self) -> int:
-        """The number of the running epoch, from 1; the perturbation shrinks with its logarithm."""
-        return self._epoch
-
-    @epoch.setter
-    def epoch(self, number: int) -> None:
-        self._epoch = integer("epoch", number, 1)
-
-    def next_epoch(self) -> None:
-        """Say that an epoch is over."""
-        self._epoch += 1
+        super().__init__(base)
+        self.core = PerturbedStep(settings, seed)
 
     @contextlib.contextmanager
     def perturbed(self) -> Iterator[None]:
         """Perturb the weights for the forward and backward passes inside, and put them back bit for bit."""
-        with self.core.perturbed(self._weights(), self._epoch):
+        self.perturb()
+        with self._restoring():
             yield
-        self._ready = True
 
-    def _weights(self) -> list[Tensor]:
-        return [weight for group in self.param_groups for weight in group["params"]]
+    @contextlib.contextmanager
+    def _restoring(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.core.restore()  # and no step may follow
+            raise
+        self.restore()
+
+    def perturb(self) -> None:
+        """Begin what ``perturbed`` does; for a loop with hooks, which has no place for a context."""
+        self.core.perturb(self.weights(), self._epoch)
+
+    def restore(self) -> None:
+        """End it. Weights that are at rest already are left alone."""
+        if self.core.moved:
+            self.core.restore()
+            self._ready = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Step along the gradient that the context left, or that ``closure`` leaves at perturbed weights."""
         loss = None
         if closure is not None:
-            with torch.enable_grad(), self.perturbed():
+            if not self.core.moved:  # a hook may have begun
+                self.perturb()
+            with torch.enable_grad(), self._restoring():
                 loss = closure()
-        if not self._ready:
+        if self.core.moved or not self._ready:
             raise InputError(
                 "step must follow a backward pass at perturbed weights, got none. Run forward and backward inside "
                 "`with optimizer.perturbed():`, or pass a closure."
@@ -112,37 +108,17 @@ class PerturbedOptimizer(torch.optim.Optimizer):
         self.base.step()
         return loss
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add weights; their first step is not perturbed."""
-        if "base" in self.__dict__:
-            self.base.add_param_group(param_group)
-        else:  # called by the constructor of torch
-            super().add_param_group(param_group)
+    def own_state(self) -> dict[str, Any]:
+        """What Algorithm 1 remembers."""
+        return self.core.state()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base, and under ``perturbation`` what Algorithm 1 remembers."""
-        return {**self.base.state_dict(), "perturbation": {**self.core.state(), "epoch": self._epoch}}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on exactly from a saved state."""
-        if "perturbation" not in state_dict:
-            raise InputError(
-                "The state must be that of a PerturbedOptimizer, got one without 'perturbation'. Load the state of a "
-                "bare optimizer into optimizer.base."
-            )
-        own = state_dict["perturbation"]
-        self.base.load_state_dict({name: part for name, part in state_dict.items() if name != "perturbation"})
-        self._share()
-        self._epoch, self._ready = own["epoch"], False
+    def load_own_state(self, own: dict[str, Any]) -> None:
+        """Go on exactly from there."""
         self.core.load(own)
-        self.core.lay_out(self._weights())
+        self.core.lay_out(self.weights())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"base": self.base, "core": self.core, "_epoch": self._epoch, "_ready": False}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"defaults": state["base"].defaults, **state})
-        self._share()
+        return {**super().__getstate__(), "core": self.core}
 
     def __repr__(self) -> str:
         return f"PerturbedOptimizer({self.core.settings}, epoch={self._epoch}, base={self.base!r})"

@@ -1,0 +1,90 @@
+"""PerturbedOPT, other remedies and probes in the loop of Hugging Face's Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from mindgap.core.errors import InputError
+from mindgap.core.subject import Subject
+from mindgap.integrations.optional import base_class
+from mindgap.integrations.remedy_optimizer import RemedyOptimizer
+from mindgap.training.perturbed_optimizer import PerturbedOptimizer
+from mindgap.training.probe import Probe
+from mindgap.training.wrapped_optimizer import WrappedOptimizer
+
+_Trainer: Any = base_class("transformers", "Trainer", "hf")
+_Callback: Any = base_class("transformers", "TrainerCallback", "hf")
+
+
+class RemedyMixin:
+    """Gives a Trainer of your own ``training_step`` as a remedy wants it: ``class Mine(RemedyMixin, YourTrainer)``.
+
+    Pass ``optimizers=(optimizer, None)`` with a :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` or a
+    :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. The Trainer clips, steps and saves as always. With
+    a ``PerturbedOptimizer`` gradients may be collected over several batches; all meet the same perturbation.
+    """
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], *more: Any, **named: Any) -> Tensor:
+        """Run forward and backward where the remedy wants the gradient taken."""
+        optimizer = _bare(self.optimizer)  # type: ignore[attr-defined]
+        step = super().training_step  # type: ignore[misc]
+        if not isinstance(optimizer, WrappedOptimizer):
+            raise InputError(
+                f"The optimizer must be a PerturbedOptimizer or a RemedyOptimizer, got {type(optimizer).__name__}. "
+                "Pass optimizers=(optimizer, None) to the Trainer."
+            )
+        optimizer.epoch = int(self.state.epoch + 1e-6) + 1  # type: ignore[attr-defined]
+        if isinstance(optimizer, PerturbedOptimizer):
+            with optimizer.perturbed():
+                return step(model, inputs, *more, **named)  # type: ignore[no-any-return]
+        assert isinstance(optimizer, RemedyOptimizer)
+        self._check()
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            return step(model, dict(inputs), *more, **named)  # type: ignore[no-any-return]
+
+        return optimizer.gradient(closure)
+
+    def _check(self) -> None:
+        batches = self.args.gradient_accumulation_steps  # type: ignore[attr-defined]
+        scaler = self.accelerator.scaler  # type: ignore[attr-defined]
+        if batches != 1 or scaler is not None:
+            came = "a gradient scaler (fp16)" if batches == 1 else f"gradient_accumulation_steps={batches}"
+            raise InputError(
+                f"A RemedyOptimizer must see all of a step in one batch, with gradients as they are, got {came}. Use "
+                "one batch a step and bf16 or no mixed precision, or use PerturbedOptimizer."
+            )
+
+
+class RemedyTrainer(RemedyMixin, _Trainer):  # type: ignore[misc]
+    """Hugging Face's Trainer with the optimizer of a remedy."""
+
+
+class ProbeCallback(_Callback):  # type: ignore[misc]
+    """Takes a probe's measure every so many steps of the optimizer, without a trace in the training.
+
+    ``subject`` makes the subject of the model that is trained, once, as in
+    ``lambda model: Subject(model, "cross_entropy", {"input_ids": ids, "labels": labels}, target="labels")``; the
+    readings are in ``probe.readings``.
+    """
+
+    def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:
+        super().__init__()
+        self.probe, self.make = probe, subject
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: nn.Module, **_: Any) -> None:  # noqa: ARG002
+        """Make the subject."""
+        self.subject = self.make(model)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Look."""
+        self.probe.look(self.subject, state.global_step)
+
+
+def _bare(optimizer: Any) -> Any:
+    """The optimizer inside the wrapper of accelerate."""
+    return optimizer if isinstance(optimizer, WrappedOptimizer) else getattr(optimizer, "optimizer", optimizer)

@@ -1,0 +1,103 @@
+"""PerturbedOPT, other remedies and probes in the loop of Lightning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from mindgap.core.errors import InputError
+from mindgap.core.subject import Subject
+from mindgap.integrations.optional import base_class
+from mindgap.integrations.remedy_optimizer import RemedyOptimizer
+from mindgap.training.perturbed_optimizer import PerturbedOptimizer
+from mindgap.training.probe import Probe
+from mindgap.training.wrapped_optimizer import WrappedOptimizer
+
+_Callback: Any = base_class("lightning.pytorch", "Callback", "lightning")
+
+
+class RemedyCallback(_Callback):  # type: ignore[misc]
+    """Tells the optimizer of ``configure_optimizers`` the epoch, and perturbs the weights for each batch.
+
+    The module returns a :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` or a
+    :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. A ``PerturbedOptimizer`` is perturbed from
+    ``on_train_batch_start`` to ``on_after_backward``: collected gradients, a scaler and clipping work, and a hook
+    before the step sees the weights themselves. With manual optimization only the epoch is told.
+    """
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Look at the settings before the first batch."""
+        kinds = [type(optimizer) for optimizer in _own(trainer)]
+        if not kinds:
+            raise InputError(
+                "configure_optimizers must return a PerturbedOptimizer or a RemedyOptimizer, got none. Wrap its "
+                "optimizer, or leave out RemedyCallback."
+            )
+        if RemedyOptimizer in kinds and pl_module.automatic_optimization and trainer.accumulate_grad_batches != 1:
+            raise InputError(
+                f"A RemedyOptimizer must see all of a step in one batch, got accumulate_grad_batches="
+                f"{trainer.accumulate_grad_batches}. Set it to 1, or use PerturbedOptimizer."
+            )
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """Tell the epoch, from 1."""
+        for optimizer in _own(trainer):
+            optimizer.epoch = trainer.current_epoch + 1
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        """Move the weights."""
+        if pl_module.automatic_optimization:
+            for optimizer in _own(trainer):
+                if isinstance(optimizer, PerturbedOptimizer):
+                    optimizer.perturb()
+
+    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+        """Put the weights back."""
+        if pl_module.automatic_optimization:
+            _rest(trainer)
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        """Put the weights back where a batch had no backward pass."""
+        _rest(trainer)
+
+    def on_train_epoch_end(self, trainer: Any, *_: Any) -> None:
+        """Put the weights back where a batch was skipped."""
+        _rest(trainer)
+
+    def on_exception(self, trainer: Any, *_: Any) -> None:
+        """Put the weights back."""
+        _rest(trainer)
+
+
+class ProbeCallback(_Callback):  # type: ignore[misc]
+    """Takes a probe's measure every so many steps of the optimizer, without a trace in the training.
+
+    ``subject`` makes the subject of the module that is trained, once, as in
+    ``lambda module: Subject(module, "cross_entropy", train)``; the readings are in ``probe.readings``.
+    """
+
+    def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:
+        super().__init__()
+        self.probe, self.make, self.seen = probe, subject, 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Make the subject."""
+        self.subject, self.seen = self.make(pl_module), trainer.global_step
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        """Look, if the batch ended a step."""
+        if trainer.global_step > self.seen:
+            self.seen = trainer.global_step
+            self.probe.look(self.subject, self.seen)
+
+
+def _own(trainer: Any) -> list[WrappedOptimizer]:
+    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, WrappedOptimizer)]
+
+
+def _rest(trainer: Any) -> None:
+    for optimizer in _own(trainer):
+        if isinstance(optimizer, PerturbedOptimizer):
+            optimizer.restore()

@@ -1,0 +1,92 @@
+"""PerturbedOPT, other remedies and probes in the loop of skorch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from mindgap.core.errors import InputError
+from mindgap.core.remedy import Remedy
+from mindgap.core.subject import Subject
+from mindgap.integrations.optional import base_class
+from mindgap.integrations.remedy_optimizer import RemedyOptimizer
+from mindgap.training.perturbed_optimizer import PerturbedOptimizer
+from mindgap.training.probe import Probe
+from mindgap.training.wrapped_optimizer import WrappedOptimizer
+
+_Callback: Any = base_class("skorch.callbacks", "Callback", "skorch")
+Made = Callable[..., torch.optim.Optimizer]
+
+
+def perturbed(base: Made, **settings: Any) -> Callable[..., PerturbedOptimizer]:
+    """What a net takes as ``optimizer`` for PerturbedOPT; ``lr`` and ``optimizer__…`` go to the base.
+
+    >>> made = perturbed(torch.optim.SGD, gamma=2.0)([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    >>> made.core.settings.gamma, made.param_groups[0]["lr"]
+    (2.0, 0.1)
+    """
+    return functools.partial(_perturbed, base, settings)
+
+
+def remedied(base: Made, remedies: Remedy | Sequence[Remedy], *, seed: int = 0) -> Callable[..., RemedyOptimizer]:
+    """What a net takes as ``optimizer`` for SAM and other remedies; add :class:`RemedyCallback` too."""
+    return functools.partial(_remedied, base, remedies, seed)
+
+
+class RemedyCallback(_Callback):  # type: ignore[misc]
+    """Tells the optimizer of :func:`perturbed` or :func:`remedied` the epoch and the module."""
+
+    def on_train_begin(self, net: Any, **_: Any) -> None:
+        """Tell the module."""
+        optimizer = net.optimizer_
+        if not isinstance(optimizer, WrappedOptimizer):
+            raise InputError(
+                "The net's optimizer must come from mindgap.integrations.skorch, got "
+                f"{type(optimizer).__name__}. Pass, say, optimizer=perturbed(torch.optim.Adam)."
+            )
+        if isinstance(optimizer, RemedyOptimizer):
+            optimizer.model = net.module_
+
+    def on_epoch_begin(self, net: Any, **_: Any) -> None:
+        """Tell the epoch, which counts from 1 over all calls of ``partial_fit``."""
+        net.optimizer_.epoch = len(net.history)
+
+
+class ProbeCallback(_Callback):  # type: ignore[misc]
+    """Takes a probe's measure every so many steps, without a trace in the training.
+
+    ``subject`` makes the subject of the module that is trained, once a training, as in
+    ``lambda module: Subject(module, "cross_entropy", (inputs, targets))``; the readings are in ``probe.readings``.
+    """
+
+    def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:
+        self.probe, self.subject = probe, subject
+
+    def initialize(self) -> ProbeCallback:
+        """Count steps from zero."""
+        self.steps_ = 0
+        return self
+
+    def on_train_begin(self, net: Any, **_: Any) -> None:
+        """Make the subject."""
+        self.subject_ = self.subject(net.module_)
+
+    def on_batch_end(self, net: Any, batch: Any = None, training: bool = False, **_: Any) -> None:  # noqa: ARG002
+        """Look after a step."""
+        if training:
+            self.steps_ += 1
+            self.probe.look(self.subject_, self.steps_)
+
+
+def _perturbed(base: Made, settings: dict[str, Any], parameters: Any, **options: Any) -> PerturbedOptimizer:
+    return PerturbedOptimizer(base(parameters, **options), **settings)
+
+
+def _remedied(
+    base: Made, remedies: Remedy | Sequence[Remedy], seed: int, parameters: Any, **options: Any
+) -> RemedyOptimizer:
+    return RemedyOptimizer(base(parameters, **options), remedies, seed=seed)

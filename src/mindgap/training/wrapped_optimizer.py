@@ -1,0 +1,91 @@
+"""What optimizers that change the gradient of another one have in common: its groups, its state, and an epoch."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from mindgap.core.arguments import integer
+from mindgap.core.errors import InputError
+
+
+class WrappedOptimizer(torch.optim.Optimizer, abc.ABC):
+    """An optimizer whose parameter groups and state are those of ``base``.
+
+    Schedulers, ``zero_grad`` and ``add_param_group`` work as usual, and ``state_dict`` is that of ``base`` with one
+    more key. Subclasses name the key and write ``step``, ``own_state`` and ``load_own_state``.
+    """
+
+    key: ClassVar[str]
+
+    def __init__(self, base: torch.optim.Optimizer) -> None:
+        if not isinstance(base, torch.optim.Optimizer) or isinstance(base, torch.optim.LBFGS | WrappedOptimizer):
+            raise InputError(
+                "The base must be a torch optimizer that takes one gradient a step, got "
+                f"{type(base).__name__}. Pass, say, torch.optim.Adam(model.parameters())."
+            )
+        super().__init__(base.param_groups, base.defaults)
+        self.base = base
+        self._epoch, self._ready = 1, False
+        self._share()
+
+    def _share(self) -> None:
+        self.param_groups, self.state, self.defaults = self.base.param_groups, self.base.state, self.base.defaults
+
+    @abc.abstractmethod
+    def own_state(self) -> dict[str, Any]:
+        """What is remembered beside the state of the base."""
+
+    @abc.abstractmethod
+    def load_own_state(self, own: dict[str, Any]) -> None:
+        """Go on from what ``own_state`` gave."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of the running epoch, from 1."""
+        return self._epoch
+
+    @epoch.setter
+    def epoch(self, number: int) -> None:
+        self._epoch = integer("epoch", number, 1)
+
+    def next_epoch(self) -> None:
+        """Say that an epoch is over."""
+        self._epoch += 1
+
+    def weights(self) -> list[Tensor]:
+        """All weights, in the order of the parameter groups."""
+        return [weight for group in self.param_groups for weight in group["params"]]
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add weights to the base."""
+        if "base" in self.__dict__:
+            self.base.add_param_group(param_group)
+        else:  # called by the constructor of torch
+            super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the base, and under one more key what this optimizer remembers."""
+        return {**self.base.state_dict(), self.key: {**self.own_state(), "epoch": self._epoch}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on exactly from a saved state."""
+        if self.key not in state_dict:
+            raise InputError(
+                f"The state must be that of a {type(self).__name__}, got one without {self.key!r}. Load the state of a "
+                "bare optimizer into optimizer.base."
+            )
+        self.base.load_state_dict({name: part for name, part in state_dict.items() if name != self.key})
+        self._share()
+        self._epoch, self._ready = state_dict[self.key]["epoch"], False
+        self.load_own_state(state_dict[self.key])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"base": self.base, "_epoch": self._epoch, "_ready": False}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"defaults": state["base"].defaults, **state})
+        self._share()

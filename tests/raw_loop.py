@@ -1,0 +1,82 @@
+"""A training loop written out, with which the loops of other packages are compared: same net, same batches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from mindgap.training.perturbed_optimizer import PerturbedOptimizer
+
+SETTINGS = {"gamma": 2.0, "beta2": 5.0, "seed": 3}
+ROWS, SIZE, EPOCHS = 27, 4, 3  # seven batches an epoch, the last one short
+Optimizer = Callable[..., torch.optim.Optimizer]
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+
+
+def samples() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(ROWS, 4, generator=generator), torch.randint(0, 3, (ROWS,), generator=generator)
+
+
+def batches() -> list[tuple[Tensor, Tensor]]:
+    inputs, targets = samples()
+    return list(zip(inputs.split(SIZE), targets.split(SIZE), strict=True))
+
+
+def base(parameters: object) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=0.01)
+
+
+def perturbed(parameters: object) -> PerturbedOptimizer:
+    return PerturbedOptimizer(base(parameters), **SETTINGS)
+
+
+def by_perturbation(
+    *, epochs: int = EPOCHS, collect: int = 1, clip: float = 0.0, autocast: bool = False, part: Callable | None = None
+) -> nn.Module:
+    """Train with a PerturbedOptimizer; ``part`` gives the share of a batch in its step, else 1/collect."""
+    model = network()
+    optimizer, data = perturbed(model.parameters()), batches()
+    for epoch in range(1, epochs + 1):
+        optimizer.epoch = epoch
+        for number, (inputs, targets) in enumerate(data):
+            if number % collect == 0:
+                optimizer.zero_grad()
+            mixed = torch.autocast("cpu", dtype=torch.bfloat16) if autocast else contextlib.nullcontext()
+            with optimizer.perturbed():
+                with mixed:
+                    loss = nn.functional.cross_entropy(model(inputs), targets)
+                (loss / (part(number) if part else collect)).backward()
+            if (number + 1) % collect == 0 or number + 1 == len(data):
+                if clip:
+                    nn.utils.clip_grad_norm_(model.parameters(), clip)
+                optimizer.step()
+    return model
+
+
+def by_plain_steps(epochs: int = EPOCHS) -> nn.Module:
+    model = network()
+    optimizer = base(model.parameters())
+    for inputs, targets in batches() * epochs:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+    return model
+
+
+def same(left: nn.Module, right: nn.Module) -> bool:
+    """Whether all weights and buffers are equal bit by bit."""
+    pairs = zip(left.state_dict().values(), right.state_dict().values(), strict=True)
+    return all(torch.equal(one, other) for one, other in pairs)
+
+
+def near(left: nn.Module, right: nn.Module, within: float = 1e-6) -> bool:
+    pairs = zip(left.parameters(), right.parameters(), strict=True)
+    return all(torch.allclose(one, other, rtol=0, atol=within) for one, other in pairs)
