@@ -16,6 +16,7 @@ TYPE_CHECKING = False  # type checkers know this name; importing it would cost t
 if TYPE_CHECKING:
     from typing import Any
 
+    from mindgap.core.certificate import Certificate as Certificate
     from mindgap.core.errors import MindgapError as MindgapError
     from mindgap.core.recipe import Recipe as Recipe
     from mindgap.core.registry import catalogue as catalogue
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
     from mindgap.ops.variance_weights import VarianceWeights as VarianceWeights
     from mindgap.report import Report as Report
     from mindgap.runs import sweep as sweep
+    from mindgap.training.certify import certify as certify
     from mindgap.training.ensemble import ensemble as ensemble
     from mindgap.training.fit import fit as fit
     from mindgap.training.probe import Probe as Probe
 
 _HOMES = {
+    "Certificate": "mindgap.core.certificate",
     "MindgapError": "mindgap.core.errors",
     "Probe": "mindgap.training.probe",
     "Recipe": "mindgap.core.recipe",
@@ -40,6 +43,7 @@ _HOMES = {
     "Subject": "mindgap.core.subject",
     "VarianceWeights": "mindgap.ops.variance_weights",
     "catalogue": "mindgap.core.registry",
+    "certify": "mindgap.training.certify",
     "ensemble": "mindgap.training.ensemble",
     "examine": "mindgap.jobs.examine",
     "find": "mindgap.core.registry",

@@ -20,6 +20,7 @@ COMMANDS = {
     "list": "list every measure, bound, remedy and study",
     "explain": "formula, reading, assumptions and reference of one of them",
     "bound": "evaluate a bound on numbers or on a model",
+    "certify": "train a random model and certify its error on unseen data (PAC-Bayes)",
     "head": "train the last layer again, weighted by local variance, with controls",
     "weights": "weigh samples by the variance of the labels around them",
     "sample": "choose where to evaluate an expensive function next, and evaluate it",

@@ -10,11 +10,12 @@ from mindgap.core.split import Split
 
 def overlap(held: Split, train: Split, batch_size: int = 4096) -> float:
     """The share of held-out samples that also stand, with the same target, in the train data."""
-    mine, theirs = _hashes(held, batch_size), _hashes(train, batch_size)
+    mine, theirs = sample_hashes(held, batch_size), sample_hashes(train, batch_size)
     return float(torch.isin(mine, theirs).double().mean())
 
 
-def _hashes(split: Split, batch_size: int) -> Tensor:
+def sample_hashes(split: Split, batch_size: int = 4096) -> Tensor:
+    """One integer a sample, of its inputs and its target: equal samples have equal ones, others almost never."""
     return torch.cat([_hash([*_tensors(batch.inputs), batch.target]) for batch in split.batches(batch_size)])
 
 
