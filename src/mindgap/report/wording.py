@@ -15,9 +15,11 @@ SPACE = "\u00a0"  # a number and its unit stay on one line
 def title(name: str) -> str:
     """A command-line name as a heading.
 
-    >>> title("distance-from-initialisation"), title("kl-inverse")
-    ('Distance from initialisation', 'KL inverse')
+    >>> title("distance-from-initialisation"), title("kl-inverse"), title("pacgen-null")
+    ('Distance from initialisation', 'KL inverse', 'pacGen null')
     """
+    if name.startswith("pacgen"):  # as its authors write it
+        return " ".join(["pacGen", *name.split("-")[1:]])
     words = [word.upper() if word in ABBREVIATIONS else word for word in name.replace("_", "-").split("-")]
     return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 
