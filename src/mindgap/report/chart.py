@@ -22,6 +22,7 @@ class Chart:
     alt: str
     figure: Figure
     wide: bool = False
+    still: Markup | None = None  # a picture for pages without scripts or WebGL
 
     @property
     def height(self) -> int:

@@ -14,8 +14,12 @@ from mindgap.core.words import Words
 from mindgap.report import page, wording
 from mindgap.report.chart import Chart
 from mindgap.report.study_figure import study_chart
+from mindgap.report.surface import surface_words
+from mindgap.report.surface_still import surface_still
 from mindgap.runs.plain import ordered, restored
 from mindgap.runs.results import table_of
+
+TURN = "Drag or use the arrow keys to turn it, the wheel or + and − to zoom, 0 to go back; point at a place to read it."
 
 
 def study_page(results: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
@@ -52,7 +56,10 @@ def _chart(place: int, chart: Mapping[str, Any]) -> Chart:
     names = ", ".join(str(row.get("name", "")) for row in chart.get("series", ()))
     alt = f"{title}: {chart.get('y_label', '')} against {chart.get('x_label', '')} for {names}."
     caption = "Bands and bars are the intervals of the table." if _has_intervals(chart) else ""
-    return Chart(key=f"chart-{place}", title=title, caption=caption, alt=alt, figure=study_chart(chart), wide=True)
+    more: dict[str, Any] = {"alt": alt, "caption": caption, "wide": chart.get("wide", True) is not False}
+    if chart.get("kind") == "surface":
+        more |= {"alt": f"{title}. {surface_words(chart)}", "caption": TURN, "still": surface_still(chart)}
+    return Chart(key=f"chart-{place}", title=title, figure=study_chart(chart), **more)
 
 
 def _has_intervals(chart: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The charts of a study's table: lines or bars with their intervals, maps and planes."""
+"""The charts of a study's table: lines or bars with their intervals, maps, planes and surfaces."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mindgap.report.style import CYCLE, Figure, axis_title, band, clean, figure, line, whiskers
+from mindgap.report.surface_figure import surface_figure
 from mindgap.report.variance_figures import plane_figure
 
 DASHES = ("solid", "dash", "dot")
@@ -18,6 +19,8 @@ def study_chart(chart: Mapping[str, Any]) -> Figure:
         return _study_map(chart)
     if chart.get("kind") == "plane":
         return plane_figure(chart)
+    if chart.get("kind") == "surface":
+        return surface_figure(chart)
     kind = "bar" if chart.get("kind") == "bar" else "line"
     traces: list[dict[str, Any]] = []
     for k, row in enumerate(chart.get("series", ())):
