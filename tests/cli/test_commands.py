@@ -210,3 +210,19 @@ def test_remedies_are_read_with_numbers_and_flags() -> None:
     assert parse_remedy("weight-decay") == WeightDecay()
     assert parse_remedy("weight-decay:decay=0.3,decoupled=false") == WeightDecay(decay=0.3, decoupled=False)
     assert parse_remedy("weight_decay: decay = 0.3, decoupled = True") == WeightDecay(decay=0.3)
+
+
+def test_measures_take_settings_as_remedies_do(user_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ["--measure", "margin:quantile=0.5", "--measure", "pacgen:curvature=gauss-newton,draws=1"]
+    report = json.loads(out(capsys, "examine", f"{user_file}:make_subject", "--json", *wanted))
+    found = {card["result"]["name"]: card["result"]["provenance"]["parameters"] for card in report["cards"]}
+    assert found["margin"]["quantile"] == 0.5
+    assert found["pacgen"]["curvature"] == "gauss-newton"
+    assert found["pacgen"]["draws"] == 1
+
+
+def test_a_measure_with_a_broken_setting_is_one_sentence(user_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["examine", f"{user_file}:make_subject", "--measure", "pacgen:curvature"]) == 2
+    text = capsys.readouterr().err
+    assert "A measure must look like name:field=value, got 'pacgen:curvature'" in text
+    assert "Traceback" not in text

@@ -24,7 +24,9 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
         "--report", "--html", "-o", metavar="PATH", help="write the report here: .html, .json, .md or .txt"
     )
     group.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
-    group.add_argument("--measure", action="append", metavar="NAME", help="only this measure; may be given again")
+    group.add_argument(
+        "--measure", action="append", metavar="NAME[:FIELD=VALUE,…]", help="only this measure; may be given again"
+    )
     group.add_argument("--thorough", action="store_true", help="also take the measures that are dear")
     group.add_argument("--delta", type=float, default=0.05, help="probability with which a bound may fail (0.05)")
     group.add_argument("--hardest", type=int, default=24, help="number of hardest samples to show (24)")
@@ -45,7 +47,7 @@ def show(subject: Any, arguments: argparse.Namespace) -> int:
 
     report = examine(
         subject,
-        measures=arguments.measure,
+        measures=None if arguments.measure is None else [_measure(text) for text in arguments.measure],
         thorough=arguments.thorough,
         delta=arguments.delta,
         hardest=arguments.hardest,
@@ -59,6 +61,13 @@ def show(subject: Any, arguments: argparse.Namespace) -> int:
         report.save(arguments.report)
         note(f"The report is at {Path(arguments.report).resolve()}")
     return 0
+
+
+def _measure(text: str) -> Any:
+    """A name stands for the measure as ``examine`` sets it up; with settings it is made here."""
+    from mindgap.cli.spec_options import from_text
+
+    return from_text(text, "measure", "margin:quantile=0.2") if ":" in text else text
 
 
 def check_writable(path: str | None) -> None:

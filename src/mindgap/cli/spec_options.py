@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from mindgap.cli.parser import Parser
+from mindgap.core.errors import InputError
 from mindgap.core.options import allowed
+from mindgap.core.registry import find
 from mindgap.core.spec import Spec
 
 SpecType = TypeVar("SpecType", bound=Spec)
@@ -55,6 +57,26 @@ def from_words(cls: type[SpecType], words: Sequence[str]) -> SpecType:
     parser = Parser(prog=cls.name)
     add_fields(parser, cls)
     return take(cls, parser.parse_args(words))
+
+
+def from_text(text: str, family: str, example: str) -> Spec:
+    """A spec from ``name:field=value,field=value``.
+
+    >>> from_text("margin:quantile=0.2", "measure", "margin:quantile=0.2")
+    Margin(quantile=0.2)
+    """
+    name, _, settings = text.partition(":")
+    pairs = [pair.partition("=") for pair in settings.split(",") if pair]
+    if any(not equals for _, equals, _ in pairs):
+        raise InputError(f"A {family} must look like name:field=value, got {text!r}. Write for example {example}.")
+    return from_words(find(name, family), [_word(field.strip(), value.strip()) for field, _, value in pairs])
+
+
+def _word(field: str, value: str) -> str:
+    flag = field.replace("_", "-")
+    if value.lower() in ("true", "yes", "on"):
+        return f"--{flag}"
+    return f"--no-{flag}" if value.lower() in ("false", "no", "off") else f"--{flag}={value}"
 
 
 def to_words(spec: Spec) -> list[str]:

@@ -55,22 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def parse_remedy(text: str) -> Any:
     """A remedy from ``name:field=value,field=value``."""
-    from mindgap.cli.spec_options import from_words
-    from mindgap.core.errors import InputError
-    from mindgap.core.registry import find
+    from mindgap.cli.spec_options import from_text
 
-    name, _, settings = text.partition(":")
-    pairs = [pair.partition("=") for pair in settings.split(",") if pair]
-    if any(not equals for _, equals, _ in pairs):
-        raise InputError(f"A remedy must look like name:field=value, got {text!r}. Write for example dropout:rate=0.3.")
-    return from_words(find(name, "remedy"), [_word(field.strip(), value.strip()) for field, _, value in pairs])
-
-
-def _word(field: str, value: str) -> str:
-    flag = field.replace("_", "-")
-    if value.lower() in ("true", "yes", "on"):
-        return f"--{flag}"
-    return f"--no-{flag}" if value.lower() in ("false", "no", "off") else f"--{flag}={value}"
+    return from_text(text, "remedy", "dropout:rate=0.3")
 
 
 def _recipe(arguments: argparse.Namespace) -> Any:
