@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from mindgap.training.certify import certify as certify
     from mindgap.training.ensemble import ensemble as ensemble
     from mindgap.training.fit import fit as fit
+    from mindgap.training.perturbed_optimizer import PerturbedOptimizer as PerturbedOptimizer
     from mindgap.training.probe import Probe as Probe
 
 _HOMES = {
     "Certificate": "mindgap.core.certificate",
     "MindgapError": "mindgap.core.errors",
+    "PerturbedOptimizer": "mindgap.training.perturbed_optimizer",
     "Probe": "mindgap.training.probe",
     "Recipe": "mindgap.core.recipe",
     "Report": "mindgap.report",

@@ -68,5 +68,5 @@ def test_a_diverged_run_is_left_out_and_counted() -> None:
     rows = records(1.0)
     rows[0] = (rows[0][0], {"stopped": "diverged: …", "along": []})
     found = table(rows, 5, RATE, TARGET, MIDDLE)
-    assert found.notes[-1] == "1 runs diverged and are left out."
+    assert found.notes[-1] == "Diverged and left out: 1."
     assert gap({"test_loss": 3.0, "train_loss": 1.0}) == 2.0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from mindgap.core.errors import InputError
-from mindgap.core.json_numbers import unworded, worded
+from mindgap.core.json_numbers import plain, unworded
 
 SCHEMA = 1
 THEOREMS = {
@@ -120,7 +120,7 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain data that JSON can hold, without the model."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "model"}
-        return {"schema": SCHEMA, "verdict": self.verdict, **{name: _plain(value) for name, value in fields.items()}}
+        return {"schema": SCHEMA, "verdict": self.verdict, **{name: plain(value) for name, value in fields.items()}}
 
     def to_json(self) -> str:
         """One line of strict JSON."""
@@ -138,11 +138,3 @@ class Certificate:
     def from_json(cls, text: str) -> Self:
         """Read back what :meth:`to_json` wrote."""
         return cls.from_dict(json.loads(text))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return worded(value) if isinstance(value, float) else value

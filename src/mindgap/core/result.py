@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self, cast
 
 from mindgap.core.errors import InputError
-from mindgap.core.json_numbers import unworded, worded
+from mindgap.core.json_numbers import plain, unworded
 
 Status = Literal["exact", "estimate", "heuristic", "undefined"]
 SCHEMA = 1
@@ -68,7 +68,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that JSON can hold; numbers that JSON lacks become words."""
-        return cast("dict[str, Any]", _plain({"schema": SCHEMA, **dataclasses.asdict(self)}))
+        return cast("dict[str, Any]", plain({"schema": SCHEMA, **dataclasses.asdict(self)}))
 
     def to_json(self) -> str:
         """One line of strict JSON."""
@@ -88,15 +88,3 @@ class Result:
     def from_json(cls, text: str) -> Self:
         """Read back what :meth:`to_json` wrote."""
         return cls.from_dict(json.loads(text))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return worded(value)
-    if isinstance(value, str | int) or value is None:
-        return value
-    return repr(value)

@@ -1,5 +1,12 @@
 # Written by mindgap.core.stubs; do not edit.
 from mindgap.studies.batch_size_gap import BatchSizeGap as BatchSizeGap
+from mindgap.studies.certificates import Certificates as Certificates
+from mindgap.studies.pacgen_figure1 import PacgenFigure1 as PacgenFigure1
+from mindgap.studies.pacgen_figure2 import PacgenFigure2 as PacgenFigure2
+from mindgap.studies.pacgen_rescaling import PacgenRescaling as PacgenRescaling
+from mindgap.studies.perturbed_figure6 import PerturbedFigure6 as PerturbedFigure6
+from mindgap.studies.perturbed_mnist import PerturbedMnist as PerturbedMnist
+from mindgap.studies.perturbed_variants import PerturbedVariants as PerturbedVariants
 from mindgap.studies.tbs_figure3 import TbsFigure3 as TbsFigure3
 from mindgap.studies.tbs_figure4 import TbsFigure4 as TbsFigure4
 from mindgap.studies.tbs_table4 import TbsTable4 as TbsTable4

@@ -47,8 +47,7 @@ class PacgenRescaling(Study):
 
     Reading: A quantity that changes without limit while the function stays cannot explain generalization by itself.
     The largest eigenvalue and the trace of the Hessian grow with α², whichever way one goes. Ψ and the bound (8) change
-    by at most a few ln α a weight; that is less, and not nothing: with thousands of weights it is more than models of
-    one architecture usually differ by.
+    by at most a few ln α a weight; that is less, and not nothing: there are thousands of weights.
 
     Assumes: An MLP with ReLU trained on the 8×8 digits. Bound (8) is taken as the paper does for its pictures: with
     η = √(mn), τ = |w| + κ, the Hessian of the cross entropy and an estimated ρ, so it is no valid bound here.
