@@ -12,7 +12,7 @@ from mindgap.core.table import Table
 
 Rows = list[tuple[Trial, Record]]
 SWEEPS = ("batch size", "learning rate")
-BUDGETS = {"epochs": "same epochs", "loss": "same train loss"}
+BUDGETS = {"epochs": "after the same epochs", "loss": "at the same train loss"}
 RIVALS = {
     "squared-gradient": "Ψ, squared gradients",
     "gauss-newton": "Ψ, true diagonal",
@@ -28,8 +28,8 @@ CLAIM = (
 )
 READ = (
     "Cells are Spearman's rank correlation with the gap in the loss over the settings of a sweep, mean over seeds and "
-    "95 % interval. 'Setting' is that of the gap with the batch size or the learning rate itself. 'ρ alone' sets the "
-    "diagonal to zero and keeps its Lipschitz constant; 'Hessian zero' drops both and reads the weights alone."
+    "95 % interval. 'ρ alone' sets the diagonal to zero and keeps its Lipschitz constant; 'Hessian zero' drops both "
+    "and reads the weights alone."
 )
 
 
@@ -40,17 +40,17 @@ def table(
     targets: Mapping[str, float],
     middle: int,
 ) -> Table:
-    """One row a data set, sweep and budget."""
+    """One row a data set, sweep and quantity."""
     good = [(trial, record) for trial, record in records if not record["stopped"]]
     rows = tuple(
-        _row(data, sweep, budget, _chosen(good, data, sweep, rates, middle))
+        row
         for data in rates
         for sweep in SWEEPS
-        for budget in BUDGETS
+        for row in _rows(data, sweep, _chosen(good, data, sweep, rates, middle))
     )
     return Table(
         title="Figures 2 to 5 of the pacGen paper: what ranks the gap over batch sizes and learning rates",
-        columns=("data", "sweep", "compared at", "setting", *RIVALS.values()),
+        columns=("data", "sweep", "the gap against", *BUDGETS.values()),
         rows=rows,
         notes=(CLAIM, READ, *_facts(records, good, epochs, targets)),
         charts=tuple(
@@ -69,15 +69,14 @@ def _chosen(rows: Rows, data: str, sweep: str, rates: Mapping[str, float], middl
     return [(trial, record) for trial, record in mine if trial["batch_size"] == middle]
 
 
-def _row(data: str, sweep: str, budget: str, rows: Rows) -> tuple[object, ...]:
-    kept = rows if budget == "epochs" else [(trial, record) for trial, record in rows if record["reached"]]
-    return (
-        data,
-        sweep,
-        BUDGETS[budget],
-        _ranked(kept, budget, lambda trial, _: trial[_field(sweep)]),
-        *(_ranked(kept, budget, lambda _, found, name=name: found[name]) for name in RIVALS),
-    )
+def _rows(data: str, sweep: str, rows: Rows) -> list[tuple[object, ...]]:
+    kept = {"epochs": rows, "loss": [(trial, record) for trial, record in rows if record["reached"]]}
+    quantities: dict[str, Any] = {f"the {sweep} itself": lambda trial, _: trial[_field(sweep)]}
+    quantities |= {words: lambda _, found, name=name: found[name] for name, words in RIVALS.items()}
+    return [
+        (data, sweep, words, *(_ranked(kept[budget], budget, of) for budget in BUDGETS))
+        for words, of in quantities.items()
+    ]
 
 
 def _field(sweep: str) -> str:
