@@ -49,7 +49,7 @@ def hessian_diagonal(
     >>> from mindgap.core.subject import Subject
     >>> subject = Subject(nn.Linear(2, 1, bias=False), "mse", (torch.tensor([[1.0, 2.0]]), torch.zeros(1, 1)))
     >>> flat = FlatLoss(subject)
-    >>> [hessian_diagonal(flat, flat.place, kind).tolist() for kind in ("exact", "gauss-newton", "hutchinson")][:2]
+    >>> [hessian_diagonal(flat, flat.place, kind).round(decimals=4).tolist() for kind in ("exact", "gauss-newton")]
     [[2.0, 8.0], [2.0, 8.0]]
     """
     choice("curvature", kind, CURVATURES)
