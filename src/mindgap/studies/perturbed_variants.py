@@ -148,8 +148,8 @@ class PerturbedVariants(Study):
         )
 
     def tiny(self) -> Self:
-        """Three epochs and a few seeds."""
-        return self.replace(search_seeds=2, digits_seeds=2, mnist_seeds=2, shorten=20)
+        """One epoch and two seeds."""
+        return self.replace(search_seeds=2, digits_seeds=2, mnist_seeds=2, shorten=60)
 
 
 def samples(data: DataSet, name: str, seeds: range) -> tuple[Tensor, ...]:
