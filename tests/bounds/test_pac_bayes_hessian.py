@@ -15,6 +15,7 @@ from torch.func import functional_call
 
 from mindgap.bounds import PacBayesHessian
 from mindgap.core.subject import Subject
+from mindgap.ops import hessian_diagonal
 from mindgap.ops import pac_bayes_curvature as local
 from mindgap.ops.pac_bayes_hessian import theorem2, uniform_scales
 
@@ -38,7 +39,7 @@ def whole_hessian(subject: Subject, weights: Tensor) -> Tensor:
 def test_diagonal_equals_that_of_the_whole_hessian(case: object, monkeypatch: pytest.MonkeyPatch) -> None:
     subject = case(torch.float64)
     weights = local.flat_weights(subject.model)
-    monkeypatch.setattr(local, "AT_ONCE", 7)
+    monkeypatch.setattr(hessian_diagonal, "ROWS", 7)
     found = local.curvature(subject, weights, FLOOR)
     assert found.diagonal.numpy() == pytest.approx(whole_hessian(subject, weights).diagonal().numpy(), abs=1e-12)
     subject.batch_size = 10

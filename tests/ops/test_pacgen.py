@@ -18,7 +18,7 @@ from mindgap.measures import Pacgen, PacgenNull
 from mindgap.ops import hessian_diagonal as diagonals
 from mindgap.ops.flat import FlatLoss, largest_eigenvalue
 from mindgap.ops.hessian_diagonal import hessian_diagonal, running_squares
-from mindgap.ops.pacgen import pacgen_null, pacgen_parts, pacgen_terms
+from mindgap.ops.pacgen import pacgen_null, pacgen_parts
 from mindgap.ops.rescaling import rescaled
 from mindgap.training.fit import fit
 from mindgap.training.probe import Probe
@@ -61,17 +61,17 @@ class TestFormula:
 
     def test_null_is_the_formula_without_hessian(self) -> None:
         weights = torch.linspace(-3, 3, 13, dtype=torch.float64)
-        assert torch.allclose(pacgen_null(weights), pacgen_terms(weights, torch.zeros(13), 0.0))
+        assert torch.allclose(pacgen_null(weights), pacgen_parts(weights, torch.zeros(13), 0.0).terms)
 
     def test_leading_dimensions_are_broadcast(self) -> None:
         weights, bends = torch.rand(4, 3, 5).double(), torch.rand(4, 3, 5).double()
         rho = torch.rand(4, 3).double()
-        found = pacgen_terms(weights, bends, rho)
-        assert torch.equal(found[2, 1], pacgen_terms(weights[2, 1], bends[2, 1], float(rho[2, 1])))
+        found = pacgen_parts(weights, bends, rho).terms
+        assert torch.equal(found[2, 1], pacgen_parts(weights[2, 1], bends[2, 1], float(rho[2, 1])).terms)
 
     def test_refuses_a_negative_radius(self) -> None:
         with pytest.raises(InputError, match="gamma must be a number of at least 0, got -1"):
-            pacgen_terms(torch.ones(2), torch.ones(2), 0.0, gamma=-1)
+            pacgen_parts(torch.ones(2), torch.ones(2), 0.0, gamma=-1)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -64,7 +64,7 @@ def page(given: dict[str, Any], folder: Path, more: str = "") -> Path:
 
 def test_plotly_accepts_the_figure_with_and_without_its_extras() -> None:
     for given in (chart(), chart(color=None, floor=None, marks=None), chart(top=3.0, x_label=None)):
-        go.Figure(study_chart(given))
+        assert go.Figure(study_chart(given)).data[0].type == "surface"
 
 
 def test_surface_floor_and_marks_stand_where_they_belong() -> None:

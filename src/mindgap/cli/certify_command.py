@@ -55,6 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, certify, show."""
+    from mindgap.cli.train_command import save
     from mindgap.core.errors import InputError
     from mindgap.training.certify import certify
 
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         certificate_page(certificate, arguments.report)
         note(f"The page is at {Path(arguments.report).resolve()}")
     if arguments.save:
-        _save(certificate.model, Path(arguments.save))
+        save(certificate.model, Path(arguments.save), "The random model is")
     return 0 if certificate.valid else 1
 
 
@@ -106,12 +107,3 @@ def _target(arguments: argparse.Namespace) -> tuple[Any, Any]:
 
 def _epochs(arguments: argparse.Namespace, otherwise: int) -> int:
     return otherwise if arguments.prior_epochs is None else int(arguments.prior_epochs)
-
-
-def _save(model: Any, path: Path) -> None:
-    import torch
-
-    from mindgap.core.files import write_whole
-
-    write_whole(path, lambda file: torch.save(model.state_dict(), file))
-    note(f"The random model is at {path.resolve()}")

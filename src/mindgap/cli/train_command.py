@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     if fitted.stopped:
         note(f"Training stopped: {fitted.stopped}.")
     if arguments.save:
-        _save(fitted.model, Path(arguments.save))
+        save(fitted.model, Path(arguments.save), "The weights are")
     code = show(fitted, arguments)
     return 1 if fitted.diverged or fitted.stopped.startswith("interrupted") else code
 
@@ -107,10 +107,11 @@ def _outputs(found: Any) -> int:
     return int(found.targets.max()) + 1 if found.task == "classification" else int(found.targets.shape[-1])
 
 
-def _save(model: Any, path: Path) -> None:
+def save(model: Any, path: Path, what: str) -> None:
+    """Write a state dict whole or not at all, and say where it is."""
     import torch
 
     from mindgap.core.files import write_whole
 
     write_whole(path, lambda file: torch.save(model.state_dict(), file))
-    note(f"The weights are at {path.resolve()}")
+    note(f"{what} at {path.resolve()}")

@@ -258,7 +258,7 @@ def _check_outputs(outputs: Tensor, subject: Subject, which: Which) -> None:
     targets = subject.targets(which)
     check_finite(outputs, f"model's outputs on the {which} data")
     if subject.task == "classification":
-        _check_classes(outputs, targets, which)
+        check_classes(outputs, targets, which)
     elif align(outputs, targets).shape != outputs.shape:
         raise InputError(
             f"The model's outputs must have the targets' shape {tuple(targets.shape)}, got {tuple(outputs.shape)} on "
@@ -266,7 +266,8 @@ def _check_outputs(outputs: Tensor, subject: Subject, which: Which) -> None:
         )
 
 
-def _check_classes(outputs: Tensor, targets: Tensor, which: Which) -> None:
+def check_classes(outputs: Tensor, targets: Tensor, which: Which) -> None:
+    """Refuse outputs that are no classes, and labels that the model has no output for."""
     if outputs.ndim != 2 or outputs.shape[1] < 2:
         raise InputError(
             f"A classifier must give outputs of shape (samples, classes) with at least two classes, got "

@@ -92,16 +92,6 @@ class FlatLoss:
         (found,) = torch.autograd.grad(slope, at, directions, is_grads_batched=True)
         return found
 
-    def by_sample(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """``function`` of every sample's slices of ``arguments``, stacked: all at once, or one by one where not."""
-        try:
-            found: Tensor = torch.vmap(function)(*arguments)
-        except RuntimeError:  # control flow on values and the like
-            count = len(torch.utils._pytree.tree_leaves(arguments)[0])
-            rows = [torch.utils._pytree.tree_map(lambda v, k=k: v[k], arguments) for k in range(count)]
-            found = torch.stack([function(*row) for row in rows])
-        return found
-
 
 def largest_eigenvalue(flat: FlatLoss, place: Tensor, *, steps: int = 40, seed: int = 0) -> float:
     """The eigenvalue of the Hessian that is largest in size, by Lanczos' method with full orthogonalisation.

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad, jacrev, vjp, vmap
 
@@ -23,12 +24,13 @@ from mindgap.core.arguments import choice, generator, integer, number
 from mindgap.core.errors import InputError
 from mindgap.core.purity import evaluating
 from mindgap.core.split import Batch, Inputs
+from mindgap.ops.all_at_once import all_at_once
 from mindgap.ops.flat import FlatLoss
-from mindgap.ops.pac_bayes_curvature import second_derivatives
 
 Curvature = Literal["squared-gradient", "exact", "gauss-newton", "hutchinson"]
 CURVATURES: tuple[Curvature, ...] = ("squared-gradient", "exact", "gauss-newton", "hutchinson")
 MOST_EXACT = 50_000  # weights; beyond it the exact diagonal takes hours
+ROWS = 64  # rows of the Hessian computed together
 AT_ONCE = 8_000_000  # numbers of single-sample gradients that are held together
 BETA = 0.999  # of the paper's running mean
 
@@ -54,6 +56,11 @@ def hessian_diagonal(
     """
     choice("curvature", kind, CURVATURES)
     if kind == "exact":
+        if len(place) > MOST_EXACT:
+            raise InputError(
+                f"The exact diagonal must have at most {MOST_EXACT} entries, got {len(place)} weights. Choose "
+                "'gauss-newton', which is the same for ReLU networks, or 'hutchinson'."
+            )
         return exact(flat, place)
     if kind == "gauss-newton":
         return _by_blocks(flat, place, gauss_newton_rows)
@@ -66,17 +73,28 @@ def hessian_diagonal(
 
 def exact(flat: FlatLoss, place: Tensor) -> Tensor:
     """Every second derivative by one weight."""
-    if len(place) > MOST_EXACT:
-        raise InputError(
-            f"The exact diagonal must have at most {MOST_EXACT} entries, got {len(place)} weights. Choose "
-            "'gauss-newton', which is the same for ReLU networks, or 'hutchinson'."
-        )
 
     def of_batch(at: Tensor, batch: Batch) -> Tensor:
         there = at.detach().requires_grad_()
         return second_derivatives(flat.sum(there, batch), there)
 
     return flat.total(of_batch, place)
+
+
+def second_derivatives(value: Tensor, place: Tensor) -> Tensor:
+    """The diagonal of the Hessian of a scalar, exactly: some rows of the Hessian at a time.
+
+    >>> place = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> second_derivatives((place**3).sum() + place.prod(), place).tolist()
+    [6.0, 12.0]
+    """
+    (slope,) = torch.autograd.grad(value, place, create_graph=True)
+    parts = []
+    for index in torch.arange(len(place)).split(ROWS):
+        rows = F.one_hot(index, len(place)).to(slope)
+        (product,) = torch.autograd.grad(slope, place, rows, retain_graph=True, is_grads_batched=True)
+        parts.append(product.gather(1, index[:, None]).squeeze(1))
+    return torch.cat(parts).detach()
 
 
 def hutchinson(flat: FlatLoss, place: Tensor, *, probes: int, seed: int) -> Tensor:
@@ -111,7 +129,7 @@ def gradient_rows(flat: FlatLoss, place: Tensor, batch: Batch) -> Tensor:
         slope: Tensor = grad(lambda at: _alone(flat, at, inputs, target))(place)
         return slope.square()
 
-    return flat.by_sample(one, batch.inputs, batch.target).double().sum(0)
+    return all_at_once(one, batch.inputs, batch.target).double().sum(0)
 
 
 def gauss_newton_rows(flat: FlatLoss, place: Tensor, batch: Batch) -> Tensor:
@@ -125,7 +143,7 @@ def gauss_newton_rows(flat: FlatLoss, place: Tensor, batch: Batch) -> Tensor:
 
     with torch.no_grad():
         outputs = flat.outputs(place, batch.inputs)
-    return flat.by_sample(one, batch.inputs, output_roots(flat, outputs, batch.target)).double().sum(0)
+    return all_at_once(one, batch.inputs, output_roots(flat, outputs, batch.target)).double().sum(0)
 
 
 def output_roots(flat: FlatLoss, outputs: Tensor, target: Tensor) -> Tensor:

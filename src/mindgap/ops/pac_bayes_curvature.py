@@ -13,15 +13,16 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from mindgap.core.arguments import generator
+from mindgap.core.loss import Loss
 from mindgap.core.purity import evaluating
-from mindgap.core.subject import Subject, call, typed
+from mindgap.core.subject import Subject
+from mindgap.ops.flat import FlatLoss
+from mindgap.ops.hessian_diagonal import exact
 from mindgap.ops.perturbation import noisy_outputs, noisy_weights
 
 THIRD = math.sqrt(2) ** 3 / (6 * math.sqrt(3))  # largest third central moment of softmax scores of norm one
-AT_ONCE = 64  # rows of the Hessian computed together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,34 +50,10 @@ def flat_weights(model: nn.Module) -> Tensor:
 
 def curvature(subject: Subject, weights: Tensor, floor: float) -> Curvature:
     """The bounded cross entropy of the train data at these weights, and every second derivative by one weight."""
-    model = copy.deepcopy(subject.model).double()
-    total, diagonal = 0.0, torch.zeros_like(weights)
-    with evaluating(model), torch.enable_grad():
-        for batch in subject.batches("train"):
-            place = weights.clone().requires_grad_()
-            answer = lambda *given, at=place, **named: functional_call(model, _named(model, at), given, named)  # noqa: E731
-            logits = call(answer, batch.inputs, weights)  # type: ignore[arg-type]
-            target = typed(batch.target, subject.task, weights)
-            loss = bounded_cross_entropy(logits, target, floor).sum()
-            total += float(loss.detach())
-            diagonal += second_derivatives(loss, place)
-    return Curvature(total / len(subject.train), diagonal / len(subject.train))
-
-
-def second_derivatives(value: Tensor, place: Tensor) -> Tensor:
-    """The diagonal of the Hessian of a scalar, exactly: some rows of the Hessian at a time.
-
-    >>> place = torch.tensor([1.0, 2.0], requires_grad=True)
-    >>> second_derivatives((place**3).sum() + place.prod(), place).tolist()
-    [6.0, 12.0]
-    """
-    (slope,) = torch.autograd.grad(value, place, create_graph=True)
-    parts = []
-    for index in torch.arange(len(place)).split(AT_ONCE):
-        rows = F.one_hot(index, len(place)).to(slope)
-        (product,) = torch.autograd.grad(slope, place, rows, retain_graph=True, is_grads_batched=True)
-        parts.append(product.gather(1, index[:, None]).squeeze(1))
-    return torch.cat(parts).detach()
+    model = copy.deepcopy(subject.model).double().requires_grad_(requires_grad=True)
+    bounded = Loss("bounded cross entropy", subject.task, lambda out, truth: bounded_cross_entropy(out, truth, floor))
+    flat = FlatLoss(Subject(model, bounded, subject.train, check_determinism=False))
+    return Curvature(float(flat.total(flat.sum, weights)), exact(flat, weights))
 
 
 def estimated_lipschitz(subject: Subject, here: Curvature, radius: Tensor, floor: float) -> float:
@@ -120,11 +97,6 @@ def meets_floor(subject: Subject, layer: nn.Linear, radius: Tensor, floor: float
     swing = F.linear(features, reach["weight"].view_as(layer.weight), reach.get("bias")).amax(1)
     chance = torch.log_softmax(logits, 1).gather(1, subject.targets("train")[:, None]).squeeze(1)
     return bool((chance - 2 * swing <= math.log(floor)).any())
-
-
-def _named(model: nn.Module, flat: Tensor) -> dict[str, Tensor]:
-    parts = flat.split(_sizes(model))
-    return {name: part.view_as(p) for (name, p), part in zip(model.named_parameters(), parts, strict=True)}
 
 
 def _sizes(model: nn.Module) -> list[int]:

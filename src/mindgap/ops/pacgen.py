@@ -62,22 +62,6 @@ def pacgen_parts(
     return PacGenTerms(terms, curvature < 0, seen <= least)
 
 
-def pacgen_terms(
-    weights: Tensor,
-    diagonal: Tensor,
-    lipschitz: float | Tensor,
-    *,
-    gamma: float = GAMMA,
-    epsilon: float = EPSILON,
-) -> Tensor:
-    """The terms of :func:`pacgen_parts` alone.
-
-    >>> round(float(pacgen_terms(torch.ones(4), torch.full((4,), 100.0), 2.0).sum()), 4)  # 4 ln(1.2 √100.8)
-    9.9556
-    """
-    return pacgen_parts(weights, diagonal, lipschitz, gamma=gamma, epsilon=epsilon).terms
-
-
 def pacgen_null(weights: Tensor, *, gamma: float = GAMMA, epsilon: float = EPSILON) -> Tensor:
     """The terms with a Hessian that is zero everywhere: what the sizes of the weights say alone.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from typing import Literal, cast
 
 import torch
@@ -17,6 +16,7 @@ from mindgap.core.loss import align
 from mindgap.core.purity import evaluating
 from mindgap.core.split import Inputs
 from mindgap.core.subject import Subject, Which, call, typed
+from mindgap.ops.all_at_once import all_at_once
 
 Kind = Literal["gaussian", "uniform"]
 AT_ONCE = 4_000_000  # weights, or four times the inputs, of all the noisy models that are evaluated together
@@ -76,16 +76,7 @@ def noisy_weights(
 
 def noisy_outputs(model: nn.Module, weights: dict[str, Tensor], inputs: Inputs) -> Tensor:
     """The outputs for each set of weights: all at once where the model allows it, one by one where not."""
-    answer = functools.partial(_answer, model, inputs)
-    draws = len(next(iter(weights.values())))
-    if draws > 1:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an operation without a batching rule is slow, not wrong
-                return torch.vmap(answer)(weights)
-        except RuntimeError:  # control flow on values, random numbers and the like
-            pass
-    return torch.stack([answer({name: value[place] for name, value in weights.items()}) for place in range(draws)])
+    return all_at_once(functools.partial(_answer, model, inputs), weights)
 
 
 def _answer(model: nn.Module, inputs: Inputs, weights: dict[str, Tensor]) -> Tensor:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Iterator
-from operator import itemgetter
 
 import torch
 from torch import Tensor
 
 from mindgap.core.arguments import generator, integer
 from mindgap.core.split import Inputs, Split
+from mindgap.ops.all_at_once import all_at_once
 from mindgap.ops.pac_bayes_curvature import bounded_cross_entropy
 from mindgap.ops.posterior import RandomModel
 from mindgap.ops.posterior_batched import Batched, batched
@@ -77,17 +76,8 @@ def _whole(model: RandomModel, split: Split, draws: int, source: torch.Generator
 
 
 def _answers(model: RandomModel, weights: dict[str, Tensor], inputs: Inputs, models: int) -> Tensor:
-    """Outputs (models, group, …): all at once where the model allows it, one by one where not."""
-    grouped = _map(inputs, lambda value: value.unflatten(0, (models, -1)))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an operation without a batching rule is slow, not wrong
-            return torch.vmap(model.answer)(weights, grouped)
-    except RuntimeError:  # control flow on values, random numbers and the like
-        parts = [
-            ({name: value[k] for name, value in weights.items()}, _map(grouped, itemgetter(k))) for k in range(models)
-        ]
-        return torch.stack([model.answer(own, given) for own, given in parts])
+    """Outputs (models, group, …)."""
+    return all_at_once(model.answer, weights, _map(inputs, lambda value: value.unflatten(0, (models, -1))))
 
 
 def _map(inputs: Inputs, function: Callable[[Tensor], Tensor]) -> Inputs:

@@ -34,6 +34,7 @@ QUANTITIES = {
     "null": "Ψ, Hessian zero",
     "bound": "bound (8)",
 }
+HEADS = ("factor α", "output moves", "λ max", "trace", "‖w‖", "Ψ, g²", "Ψ, true", "Ψ, H = 0", "bound (8)")
 CLAIM = (
     "The paper (section 5, no numbers given): for a ReLU network 'the bound only changes approximately with a speed of "
     "logarithmic factor', while Dinh et al. (2017) make the spectrum of the Hessian as large as they like."
@@ -102,9 +103,13 @@ class PacgenRescaling(Study):
         )
         return Table(
             title="Rescaling the layers of a ReLU network: same function, other numbers (8×8 digits)",
-            columns=("factor α", "outputs move by", *QUANTITIES.values()),
+            columns=HEADS,
             rows=rows,
-            notes=(CLAIM, *_notes(runs, records[0][1]["weights"])),
+            notes=(
+                CLAIM,
+                f"After the output, in this order: {', '.join(QUANTITIES.values())}.",
+                *_notes(runs, records[0][1]["weights"]),
+            ),
             charts=(_growth(runs), _shift(runs, records[0][1]["weights"])),
         )
 

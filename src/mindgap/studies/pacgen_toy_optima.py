@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mindgap.core.arguments import generator
-from mindgap.ops.pacgen import pacgen_terms, radii
+from mindgap.ops.pacgen import pacgen_parts, radii
 from mindgap.ops.plane_calculus import derivatives, largest_within, third_norm
 from mindgap.ops.plane_minima import grid_minima, refined_minima
 from mindgap.studies.pacgen_toy import LARGEST, Toy
@@ -75,7 +75,7 @@ def landscape(toy: Toy, pair: Tensor, lines: int) -> Landscape:
     rho = largest_within(thirds, y, x, radii).flatten()
     found = [derivatives(toy.loss, part) for part in parts]
     loss, diagonal = torch.cat([part.value for part in found]), torch.cat([part.diagonal for part in found])
-    psi = pacgen_terms(places, diagonal, rho).sum(-1)
+    psi = pacgen_parts(places, diagonal, rho).terms.sum(-1)
     bound = bound8(loss, places, diagonal, rho, len(toy.inputs)).bound
     inner = slice(edge, edge + lines)
     maps = (values.view(len(y), len(x))[inner, inner] for values in (loss, psi, bound))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.ops.pacgen import pacgen_null, pacgen_terms, radii
+from mindgap.ops.pacgen import pacgen_null, pacgen_parts, radii
 from mindgap.ops.plane_calculus import derivatives, third_norm
 from mindgap.studies.pacgen_toy import Toy
 
@@ -56,8 +56,8 @@ def scores(toy: Toy, places: Tensor, truth: Toy) -> list[dict[str, Any]]:
         "train_error": toy.error(places),
         "trace": here.trace,
         "rho": rho,
-        "psi": pacgen_terms(places, here.diagonal, rho).sum(-1),
-        "psi_without_rho": pacgen_terms(places, here.diagonal, 0.0).sum(-1),
+        "psi": pacgen_parts(places, here.diagonal, rho).terms.sum(-1),
+        "psi_without_rho": pacgen_parts(places, here.diagonal, 0.0).terms.sum(-1),
         "null": pacgen_null(places).sum(-1),
         "bound": found.bound,
         "risk": truth.losses(places),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.errors import InputError
 from mindgap.core.purity import evaluating
 from mindgap.core.split import Split
-from mindgap.core.subject import call
+from mindgap.core.subject import call, check_classes
 from mindgap.ops.posterior import RandomModel
 
 FEW = 8
@@ -19,17 +18,7 @@ def check_outputs(network: nn.Module, split: Split) -> None:
     like = next(iter(network.parameters()), torch.empty(0))
     with evaluating(network):
         outputs = call(network, split.take(torch.arange(min(FEW, len(split)))).inputs, like)
-    if outputs.ndim != 2 or outputs.shape[1] < 2:
-        raise InputError(
-            f"A classifier must give outputs of shape (samples, classes) with at least two classes, got "
-            f"{tuple(outputs.shape)}. Change the last layer."
-        )
-    low, high = int(split.targets.min()), int(split.targets.max())
-    if low < 0 or high >= outputs.shape[1]:
-        raise InputError(
-            f"The labels must be from 0 to {outputs.shape[1] - 1} (the model has {outputs.shape[1]} outputs), got "
-            f"{low if low < 0 else high}. Renumber the labels or widen the last layer."
-        )
+    check_classes(outputs, split.targets, "train")
 
 
 def broken(model: RandomModel, split: Split) -> str:
