@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 
 from mindgap._version import __version__
 from mindgap.core.certificate import Certificate
+from mindgap.core.split import Split
 from mindgap.core.stats import binomial_tail_inverse
 from mindgap.ops import pac_bayes
 from mindgap.ops.posterior import RandomModel, random_model
-from mindgap.ops.posterior_draws import expected_losses
+from mindgap.ops.posterior_draws import Drawn, expected_losses
 from mindgap.training.certify_checks import broken
 from mindgap.training.certify_data import Material
 from mindgap.training.certify_posterior import train_posterior
@@ -30,40 +32,11 @@ def certificate_of(
         model.move_to(torch.cat([material.start[name].flatten() for name in model.shapes]))
     drawn_delta = settings.monte_carlo_delta / candidates
     rest = settings.delta / candidates - drawn_delta
-    common = {name: getattr(settings, name) for name in ("objective", "epochs", "batch_size", "learning_rate", "floor")}
-    train_posterior(
-        model,
-        material.train,
-        samples=len(material.bound),
-        delta=rest,
-        seed=_stream(settings.seed, TRAINING),
-        progress=progress,
-        **common,
-    )
-    draws = max(1, len(material.bound) // 8) if broke else settings.draws  # what answers batches only gets batches
-    drawn = expected_losses(
-        model,
-        material.bound,
-        draws=draws,
-        floor=settings.floor,
-        seed=_stream(settings.seed, DRAWING),
-        whole=bool(broke),
-    )
-    kl, samples = max(0.0, float(model.divergence().detach())), len(material.bound)
-    limits = [pac_bayes.monte_carlo(mean, drawn.draws, drawn_delta) for mean in (drawn.error, drawn.loss)]
-    bounds, loss_bounds = ({name: f(limit, kl, samples, rest) for name, f in _FORMULAS.items()} for limit in limits)
+    _train(model, material, settings, rest, progress)
+    drawn = _drawn(model, material.bound, settings, DRAWING, settings.draws, broke)
     return Certificate(
-        bound=min(1.0, bounds["kl"]),
-        bounds=bounds,
-        loss_bounds=loss_bounds,
-        kl=kl,
-        samples=samples,
-        error=drawn.error,
-        error_limit=limits[0],
-        loss=drawn.loss,
-        loss_limit=limits[1],
-        draws=drawn.draws,
-        guess=1 - float(material.bound.targets.long().bincount().max()) / samples,
+        **_limits(drawn, max(0.0, float(model.divergence().detach())), len(material.bound), rest, drawn_delta),
+        guess=1 - float(material.bound.targets.long().bincount().max()) / len(material.bound),
         delta=settings.delta,
         monte_carlo_delta=settings.monte_carlo_delta,
         name=material.name,
@@ -81,6 +54,49 @@ def certificate_of(
         version=__version__,
         model=model,
     )
+
+
+def _train(model: RandomModel, material: Material, settings: Settings, delta: float, progress: bool) -> None:
+    names = ("objective", "epochs", "batch_size", "learning_rate", "floor")
+    train_posterior(
+        model,
+        material.train,
+        samples=len(material.bound),
+        delta=delta,
+        seed=_stream(settings.seed, TRAINING),
+        progress=progress,
+        **{name: getattr(settings, name) for name in names},
+    )
+
+
+def _drawn(model: RandomModel, split: Split, settings: Settings, stage: int, draws: int, broke: str) -> Drawn:
+    """Draws of the weights; what answers batches only gets batches of eight."""
+    return expected_losses(
+        model,
+        split,
+        draws=max(1, len(split) // 8) if broke else draws,
+        floor=settings.floor,
+        seed=_stream(settings.seed, stage),
+        whole=bool(broke),
+    )
+
+
+def _limits(drawn: Drawn, kl: float, samples: int, delta: float, drawn_delta: float) -> dict[str, Any]:
+    """What was drawn, its Monte-Carlo limits, and the theorems on them with what is left of δ."""
+    limits = [pac_bayes.monte_carlo(mean, drawn.draws, drawn_delta) for mean in (drawn.error, drawn.loss)]
+    bounds, loss_bounds = ({name: f(limit, kl, samples, delta) for name, f in _FORMULAS.items()} for limit in limits)
+    return {
+        "bound": min(1.0, bounds["kl"]),
+        "bounds": bounds,
+        "loss_bounds": loss_bounds,
+        "kl": kl,
+        "samples": samples,
+        "error": drawn.error,
+        "error_limit": limits[0],
+        "loss": drawn.loss,
+        "loss_limit": limits[1],
+        "draws": drawn.draws,
+    }
 
 
 _FORMULAS = {
@@ -105,11 +121,7 @@ def _control(model: RandomModel, material: Material, delta: float) -> tuple[floa
 def _test_error(model: RandomModel, material: Material, settings: Settings, broke: str) -> float | None:
     if material.test is None:
         return None
-    seed, draws = _stream(settings.seed, TESTING), len(material.test) // 8 if broke else len(material.test)
-    drawn = expected_losses(
-        model, material.test, draws=max(1, draws), floor=settings.floor, seed=seed, whole=bool(broke)
-    )
-    return drawn.error
+    return _drawn(model, material.test, settings, TESTING, len(material.test), broke).error
 
 
 def _stream(seed: int, stage: int) -> int:
