@@ -51,6 +51,15 @@ def test_rows_tell_cost_place_and_versions(toy):
     assert row.started <= row.finished
 
 
+def test_rows_of_one_millisecond_keep_their_order(toy):
+    numbers = [3, 1, 4, 0, 5, 2]
+    with Store(":memory:") as store:
+        for number in numbers:
+            trial = Trial(parameters={"number": number})
+            store.add(str(number), toy.ToyStudy(), trial, outcome(record="{}", finished="2026-01-01T00:00:00.000"))
+        assert [row.parameters["number"] for row in store.records()] == numbers
+
+
 def test_durable_settings(tmp_path):
     with Store(tmp_path / "deep" / "folder" / "r.sqlite") as store:
         pragma = lambda name: store._connection.execute(f"PRAGMA {name}").fetchone()[0]  # noqa: E731

@@ -119,7 +119,7 @@ class Store:
 
     def _rows(self, study: str | None) -> list[StoredTrial]:
         where, values = ("", []) if study is None else (" WHERE study = ?", [study])
-        query = f"SELECT {', '.join(_COLUMNS)} FROM trials{where} ORDER BY finished, id"  # noqa: S608
+        query = f"SELECT {', '.join(_COLUMNS)} FROM trials{where} ORDER BY finished, rowid"  # noqa: S608
         with self._told():
             return [_row(values) for values in self._connection.execute(query, values).fetchall()]
 
