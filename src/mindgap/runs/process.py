@@ -92,7 +92,8 @@ class WorkerProcess:
             assert process.stdin is not None
             try:
                 send(process.stdin, task)
-            except OSError:
+                _reply(process)  # it has begun
+            except (EOFError, OSError):
                 self._ended()  # it died while idle: not this task's fault
             else:
                 return process

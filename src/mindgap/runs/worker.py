@@ -51,7 +51,9 @@ def main() -> None:
     threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
     send(sink, b"ready")
     while True:
-        send(sink, _answer(tasks.get()))
+        task = tasks.get()
+        send(sink, b"begun")  # a worker that dies before was idle, and another one may take the task
+        send(sink, _answer(task))
 
 
 def _own_pipes() -> tuple[IO[bytes], IO[bytes]]:
