@@ -4,7 +4,8 @@ The three sides take turns, a few steps each, in many rounds; a ratio is the med
 those of the plain optimizer in the same round. One thread. Here a ratio is a price: the smaller, the better, and
 ``wanted_ratio`` is the largest that is wanted. "Adam" is what torch gives by default on a CPU, "fused Adam" its
 kernel of one pass (``fused=True``), and every row names both sides. Noise comes from the pool of pre-drawn numbers, as
-it does unless told otherwise; the last row draws it afresh.
+it does unless told otherwise; one row draws it afresh. Compiled loops do the perturbation, so Numba must be installed;
+in the last row torch does it.
 
     python benchmarks/perturbed.py --json perturbed.json
 """
@@ -22,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mindgap.ops import perturbed_kernels
 from mindgap.ops.sharpness_step import sharpness_gradient, steepest
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 
@@ -47,6 +49,7 @@ class Case:
     fused: bool = False  # torch's one-kernel Adam under the perturbation and under SAM
     plain_fused: bool = False  # the same on the plain side
     pool: int = 2**20
+    compiled: bool = True
 
     def sides(self) -> dict[str, Callable[[Tensor, Tensor], None]]:
         return {"plain": self._plain(), "perturbed": self._perturbed(), "sam": self._sam()}
@@ -95,6 +98,7 @@ class Case:
         return step
 
     def run(self, rounds: int, steps: int) -> dict[str, Any]:
+        perturbed_kernels.SMALLEST = 1 if self.compiled else 2**62
         sides, times, walls = self.sides(), {}, {}
         batches = _batches(steps)
         for side in sides.values():  # to warm up
@@ -154,6 +158,7 @@ CASES = [
     Case(f"PerturbedOPT with fused Adam over fused Adam, {CNN}", convolutional, 1.10, fused=True, plain_fused=True),
     Case(f"PerturbedOPT with fused Adam over fused Adam, {MLP}", perceptron, 1.25, fused=True, plain_fused=True),
     Case(f"PerturbedOPT with Adam over Adam, {MLP}, noise drawn afresh", perceptron, 1.25, pool=0),
+    Case(f"PerturbedOPT with fused Adam over Adam, {MLP}, without Numba", perceptron, 1.25, fused=True, compiled=False),
 ]
 
 
@@ -163,6 +168,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--steps", type=int, default=8, help="steps of a side in one round")
     arguments = parser.parse_args()
+    if perturbed_kernels.kernels_for(torch.device("cpu"), 2**30) is None and torch.get_num_threads() <= 4:
+        parser.error("Numba must be installed for this benchmark, got none. Run: pip install 'mindgap[speed]'.")
     rows = []
     with timing.alone():
         for case in CASES:

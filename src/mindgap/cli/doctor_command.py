@@ -22,6 +22,7 @@ EXTRAS = {
     "lightning": ("lightning",),
     "hf": ("transformers",),
     "skorch": ("skorch",),
+    "speed": ("numba",),
 }
 
 

@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
+from mindgap.ops.perturbed_kernels import Kernels, kernels_for
 from mindgap.ops.uniform_noise import UniformNoise
 
-BUFFERS = ("curvature", "gradient", "before", "spread")
+BUFFERS = ("curvature", "gradient", "before", "moved")
 Pieces = Mapping[int, Mapping[str, Tensor]]
 _inside = torch.ops.aten.hardtanh_backward.grad_input  # its first argument where low < second < high, else 0: one pass
+
+
+class Numbers(NamedTuple):
+    """What a step does to all weights alike, in units of ``scale`` = 1/(ln(1 + epoch) √η).
+
+    κ = slope · |w| + floor, 0 where |g| reaches ``limit``; ``forget`` is 1 - β₁.
+    """
+
+    slope: float
+    floor: float
+    limit: float
+    forget: float
+    scale: float
 
 
 class PerturbedBlock:
     """Some weights, and what Algorithm 1 knows about them, in buffers of one element a weight.
 
-    ``curvature`` is h, ``gradient`` is g, ``before`` are the weights one step ago, ``kept`` those of now, ``spread``
-    is the perturbation u divided by a number. The weights stay the user's own tensors: they are copied to the buffers
-    and back by view, so that a step costs 17 passes over long vectors and not as many calls a tensor. A pass costs by
-    the vectors that it touches, so most of them write where they read. ``fresh`` are the members that have not met a
-    gradient yet; they are not perturbed.
+    ``curvature`` is h, ``gradient`` is g, ``kept`` are the weights of now, ``before`` those one step ago and, once the
+    perturbation is drawn, those of now. ``moved`` are the perturbed weights. The weights stay the user's own tensors:
+    for a perturbed pass their data point into ``moved``, and then again to where they were, so nothing is copied back.
+    A step costs 14 passes over long vectors and not as many calls a tensor. ``fresh`` are the members that have not
+    met a gradient yet; they are not perturbed.
     """
 
     def __init__(self, members: Sequence[int], weights: Sequence[Tensor], pieces: Pieces, seed: int, pool: int) -> None:
         self.members, self.weights = list(members), list(weights)
         self.sizes = [weight.numel() for weight in weights]
         kind = torch.promote_types(weights[0].dtype, torch.float32)
-        self.kept, self.before, self.curvature, self.gradient, self.spread, self.reach = (
-            torch.zeros(sum(self.sizes), dtype=kind, device=weights[0].device) for _ in range(6)
+        self.kept, self.before, self.curvature, self.gradient, self.moved = (
+            torch.zeros(sum(self.sizes), dtype=kind, device=weights[0].device) for _ in range(5)
         )
-        self.floor = torch.zeros((), dtype=kind, device=weights[0].device)
         self.kept_views, self.before_views = self._views(self.kept), self._views(self.before)
-        self.gradient_views, self.spread_views = self._views(self.gradient), self._views(self.spread)
+        self.gradient_views, self.moved_views = self._views(self.gradient), self._views(self.moved)
+        self.homes: list[tuple[Tensor, Tensor]] = []  # weights that point into ``moved``, and their own data
         self.noise = UniformNoise(sum(self.sizes), seed, pool=pool, like=self.kept)
         self.fresh = {member for member in self.members if member not in pieces}
         for name in BUFFERS:
@@ -49,53 +66,114 @@ class PerturbedBlock:
         """Copy the weights of now."""
         torch._foreach_copy_(self.kept_views, self.weights)
 
-    def squared_move(self, *, slope: float, floor: float, limit: float) -> float:
-        """Squared length of the last step; the weights before it become the reach κ of this one, 0 past the limit."""
+    def squared_move(self) -> float:
+        """Squared length of the last step."""
         if self.fresh:
-            for member, now, old in zip(self.members, self.kept_views, self.before_views, strict=True):
-                if member in self.fresh:
-                    old.copy_(now)
-        torch.abs(self.before, out=self.reach)
-        torch.add(self.floor.fill_(floor), self.reach, alpha=slope, out=self.reach)
-        _inside(self.reach, self.gradient, -limit, limit, grad_input=self.reach)
-        self.before.sub_(self.kept)
-        return float(self.before.dot(self.before))
+            self._stay(self.before_views)
+        return self._squared_move()
 
-    def draw(self, step: int, *, forget: float, weight: float) -> None:
-        """Enter the last gradient into the curvature and draw the perturbation, in units of 1/(ln(1 + epoch) √η).
-
-        With y = h - g² the new curvature is h - (1 - β₁)y, and |h_t - h_{t-1}| = (1 - β₁)|y|.
-        """
-        spread = torch.addcmul(self.curvature, self.gradient, self.gradient, value=-1, out=self.spread)
-        self.curvature.add_(spread, alpha=-forget)
-        torch.addcmul(self.curvature, spread.abs_(), self.reach, value=weight, out=spread)
-        torch.minimum(spread.rsqrt_(), self.reach, out=spread)
-        spread.mul_(self.noise(step))
+    def draw(self, step: int, numbers: Numbers, weight: float) -> None:
+        """Enter the last gradient into the curvature and perturb; ``weight`` · |h - g²| is ρ, and may be infinite."""
+        self._draw(self.noise(step), numbers, self._finite(weight))
         if self.fresh:
-            for member, view in zip(self.members, self.spread_views, strict=True):
-                if member in self.fresh:
-                    view.zero_()
+            self._stay(self.moved_views)
 
-    def push(self, scale: float) -> None:
-        """Add the perturbation to the weights in place."""
-        torch._foreach_add_(self.weights, self.spread_views, alpha=scale)
+    def _finite(self, weight: float) -> float:
+        """The weight, or one so large that its product with |h - g²| is just a number: ∞ · 0 is none."""
+        most = torch.finfo(self.kept.dtype).max
+        if weight <= math.sqrt(most):
+            return weight
+        change = torch.addcmul(self.curvature, self.gradient, self.gradient, value=-1).abs_().nan_to_num_(0, 0).max()
+        return min(weight, most / max(1.0, float(change)))
+
+    def _stay(self, views: list[Tensor]) -> None:
+        for member, now, view in zip(self.members, self.kept_views, views, strict=True):
+            if member in self.fresh:
+                view.copy_(now)
+
+    def age(self) -> None:
+        """Call the weights of now old."""
+        self.kept, self.before = self.before, self.kept
+        self.kept_views, self.before_views = self.before_views, self.kept_views
+
+    def follow(self) -> None:
+        """Perturb as was drawn, also if the weights were changed since."""
+        if not torch.equal(self.kept, self.before):
+            self.moved.add_(self.kept.sub(self.before))
+            self.age()
+
+    def push(self) -> None:
+        """Move the weights, until ``restore``."""
+        for weight, moved in zip(self.weights, self.moved_views, strict=True):
+            if weight.dtype is moved.dtype and weight.is_contiguous():
+                self.homes.append((weight, weight.data))
+                weight.data = moved
+                increment_version(weight)  # so that a backward pass on the wrong side of the change is refused
+            else:
+                weight.copy_(moved)
 
     def restore(self) -> None:
-        """Put the kept weights back, bit for bit."""
-        torch._foreach_copy_(self.weights, self.kept_views)
+        """Put the weights back, bit for bit."""
+        for weight, home in self.homes:
+            weight.data = home
+            increment_version(weight)
+        if len(self.homes) < len(self.weights):
+            torch._foreach_copy_(self.weights, self.before_views)
+        self.homes = []
 
     def take_gradients(self) -> None:
-        """Copy the gradients (a missing one is zero, a sparse one is filled up) and call the weights of now old."""
+        """Copy the gradients; a missing one is zero, a sparse one is filled up."""
         given = [weight.grad for weight in self.weights if weight.grad is not None]
         if len(given) == len(self.weights) and all(gradient.layout is torch.strided for gradient in given):
             torch._foreach_copy_(self.gradient_views, given)
         else:
             for view, weight in zip(self.gradient_views, self.weights, strict=True):
                 view.copy_(torch.zeros_like(view) if weight.grad is None else weight.grad.to_dense())
-        self.kept, self.before = self.before, self.kept
-        self.kept_views, self.before_views = self.before_views, self.kept_views
         self.fresh.clear()
 
     def state(self, names: Sequence[str]) -> dict[str, object]:
         """The buffers themselves, not copies, with the members they belong to."""
         return {"members": self.members, "fresh": sorted(self.fresh), **{name: getattr(self, name) for name in names}}
+
+    def _squared_move(self) -> float:
+        move = torch.sub(self.kept, self.before, out=self.moved)
+        return float(move.dot(move))
+
+    def _draw(self, noise: Tensor, numbers: Numbers, weight: float) -> None:
+        """With y = h - g² the new curvature is h - (1 - β₁)y, and |h_t - h_{t-1}| = (1 - β₁)|y|."""
+        floor = self.before.new_tensor(numbers.floor)
+        reach = torch.add(floor, self.before.abs_(), alpha=numbers.slope, out=self.before)
+        _inside(reach, self.gradient, -numbers.limit, numbers.limit, grad_input=reach)
+        spread = torch.addcmul(self.curvature, self.gradient, self.gradient, value=-1, out=self.moved)
+        self.curvature.add_(spread, alpha=-numbers.forget)
+        torch.addcmul(self.curvature, spread.abs_(), reach, value=weight, out=spread)
+        torch.minimum(spread.rsqrt_(), reach, out=spread)
+        torch.addcmul(self.kept, spread, noise, value=numbers.scale, out=self.moved)
+
+
+class CompiledBlock(PerturbedBlock):
+    """The same with two compiled loops in place of twelve passes."""
+
+    def __init__(self, kernels: Kernels, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.kernels = kernels
+        self.arrays = [flat.numpy() for flat in (self.kept, self.before, self.curvature, self.gradient, self.moved)]
+
+    def age(self) -> None:
+        """Call the weights of now old."""
+        super().age()
+        self.arrays[:2] = self.arrays[1], self.arrays[0]
+
+    def _squared_move(self) -> float:
+        return self.kernels.squared_distance(*self.arrays[:2])
+
+    def _draw(self, noise: Tensor, numbers: Numbers, weight: float) -> None:
+        kind = self.arrays[0].dtype.type
+        self.kernels.perturbed(*self.arrays, noise.numpy(), *map(kind, numbers), kind(weight))
+
+
+def block_of(members: Sequence[int], weights: Sequence[Tensor], pieces: Pieces, seed: int, pool: int) -> PerturbedBlock:
+    """The buffers for these weights, compiled where that is faster."""
+    found = kernels_for(weights[0].device, sum(weight.numel() for weight in weights))
+    whole = (members, weights, pieces, seed, pool)
+    return PerturbedBlock(*whole) if found is None else CompiledBlock(found, *whole)

@@ -14,7 +14,7 @@ from torch import Tensor
 from mindgap.core.arguments import integer
 from mindgap.core.errors import InputError
 from mindgap.core.options import check, option
-from mindgap.ops.perturbed_block import BUFFERS, PerturbedBlock
+from mindgap.ops.perturbed_block import BUFFERS, Numbers, PerturbedBlock, block_of
 from mindgap.ops.uniform_noise import POOL, mixed
 
 Loss = TypeVar("Loss")
@@ -64,7 +64,7 @@ class PerturbedStep:
 
     def __init__(self, settings: Perturbation, seed: int = 0) -> None:
         self.settings, self.seed = settings, integer("seed", seed, 0)
-        self.step, self.scale, self.drawn, self.moved = 0, 0.0, False, False
+        self.step, self.drawn, self.moved = 0, False, False
         self.blocks: list[PerturbedBlock] = []
         self.signature: list[tuple[int, int, torch.dtype, torch.device]] = []
         self.loaded: dict[str, Any] | None = None
@@ -117,7 +117,10 @@ class PerturbedStep:
         self.lay_out(weights)
         for block in self.blocks:
             block.keep()
-        if not self.drawn:
+        if self.drawn:
+            for block in self.blocks:
+                block.follow()
+        else:
             self._draw(epoch)
 
     @torch.no_grad()
@@ -126,21 +129,25 @@ class PerturbedStep:
         torch.clear_autocast_cache()  # it may hold the weights in half precision
         if self.step:
             for block in self.blocks:
-                block.push(self.scale)
+                block.push()
 
     def _draw(self, epoch: int) -> None:
-        """u = scale · spread with scale = 1/(ln(1 + epoch) √η), so that no pass is spent on a factor."""
-        numbers, logarithm = self.settings, math.log1p(epoch)
-        self.scale = scale = 1 / (logarithm * math.sqrt(numbers.eta))
         if self.step:
-            slope, floor = numbers.gamma / (logarithm * scale), numbers.epsilon / scale
-            moves = [block.squared_move(slope=slope, floor=floor, limit=numbers.beta2) for block in self.blocks]
-            length, forget = math.sqrt(math.fsum(moves)), 1 - numbers.beta1
+            numbers = self._numbers(epoch)
+            length = math.sqrt(math.fsum(block.squared_move() for block in self.blocks))
+            weight = numbers.scale * numbers.forget / length if length else math.inf
             for block in self.blocks:
-                most = torch.finfo(block.kept.dtype).max
-                weight = min(scale * forget / length, most) if length else most
-                block.draw(self.step, forget=forget, weight=weight)
+                block.draw(self.step, numbers, weight)
+        for block in self.blocks:
+            block.age()
         self.drawn = True
+
+    def _numbers(self, epoch: int) -> Numbers:
+        """Everything in units of ``scale``, so that no pass is spent on a factor."""
+        given, logarithm = self.settings, math.log1p(epoch)
+        scale = 1 / (logarithm * math.sqrt(given.eta))
+        slope, floor = given.gamma / (logarithm * scale), given.epsilon / scale
+        return Numbers(slope=slope, floor=floor, limit=given.beta2, forget=1 - given.beta1, scale=scale)
 
     def lay_out(self, weights: Sequence[Tensor]) -> None:
         """Make buffers for the weights that are trained; what is known about them is carried over."""
@@ -155,7 +162,7 @@ class PerturbedStep:
                 raise InputError(f"Perturbed weights must be real numbers, got {weight.dtype}. Leave complex ones out.")
             groups.setdefault((weight.dtype, weight.device), []).append(number)
         self.blocks = [
-            PerturbedBlock(members, [weights[i] for i in members], pieces, mixed(self.seed, i), self.settings.pool)
+            block_of(members, [weights[i] for i in members], pieces, mixed(self.seed, i), self.settings.pool)
             for i, members in enumerate(groups.values())
         ]
         self.signature, self.loaded = signature, None
@@ -166,12 +173,12 @@ class PerturbedStep:
             return self.loaded
         names = BUFFERS if self.drawn else BUFFERS[:-1]
         blocks = [block.state(names) for block in self.blocks]
-        return {"step": self.step, "seed": self.seed, "scale": self.scale, "drawn": self.drawn, "blocks": blocks}
+        return {"step": self.step, "seed": self.seed, "drawn": self.drawn, "blocks": blocks}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a state; its buffers are copied when the weights are next laid out."""
         self.step, self.seed = state["step"], state["seed"]
-        self.scale, self.drawn, self.loaded = state["scale"], state["drawn"], state
+        self.drawn, self.loaded = state["drawn"], state
 
     def __getstate__(self) -> dict[str, Any]:
         return {"settings": self.settings, "state": self.state()}
