@@ -60,3 +60,19 @@ def test_a_bare_step_at_moved_weights_is_refused_and_nothing_is_lost() -> None:
     optimizer.restore()
     optimizer.restore()
     assert all(map(torch.equal, kept, model.parameters()))
+
+
+def test_a_compiled_model_sees_the_perturbed_weights() -> None:
+    """The weights point elsewhere during the context; a compiled graph takes them as arguments and must notice."""
+    left, right = network(), network()
+    seen = []
+    for model, forward in ((left, left), (right, torch.compile(right, backend="aot_eager"))):
+        optimizer = perturbed(model.parameters())
+        for inputs, targets in batches():
+            optimizer.zero_grad()
+            with optimizer.perturbed():
+                nn.functional.cross_entropy(forward(inputs), targets).backward()
+            optimizer.step()
+        seen.append(nn.utils.parameters_to_vector(model.parameters()))
+    assert torch.allclose(*seen, atol=1e-6)
+    assert not torch.allclose(seen[0], nn.utils.parameters_to_vector(network().parameters()), atol=1e-6)
