@@ -192,6 +192,17 @@ def test_curves_are_means_with_intervals_and_diverged_runs_are_counted() -> None
     assert series[PLAIN]["low"][1] < 51 < series[PLAIN]["high"][1]
 
 
+def test_a_collapsed_published_arm_is_told_and_not_drawn() -> None:
+    runs, name = invented_runs(), "PerturbedOPT, published"
+    drawn = {row["name"] for row in perturbed_table("title", arms(), runs, (), fresh=True).charts[1]["series"]}
+    assert name in drawn
+    runs[name] = {seed: invented_record(10, 60) for seed in range(4)}
+    table = perturbed_table("title", arms(), runs, (), fresh=True)
+    assert {row["name"] for row in table.charts[1]["series"]} == drawn - {name}
+    assert any(f"leave out {name}, whose validation accuracy of 10.0 %" in note for note in table.notes)
+    assert name in [row[0] for row in table.rows]
+
+
 def test_one_seed_makes_no_rows() -> None:
     one = {name: {0: found[0]} for name, found in invented_runs().items()}
     assert perturbed_table("title", arms(), one, (), fresh=True).rows == ()
