@@ -57,6 +57,14 @@ def test_a_complete_study_without_charts(tmp_path):
     assert "The paper" not in text
 
 
+@pytest.mark.parametrize(("columns", "dense"), [(8, False), (9, True)])
+def test_wide_tables_are_set_closer(tmp_path, columns, dense):
+    table = {**results()["table"], "columns": [f"c{k}" for k in range(columns)], "rows": [["+1 [0, 2]"] * columns]}
+    text = body(study_page(results(table=table), tmp_path / "study.html"))
+    assert ('class="plain dense"' in text) is dense
+    assert "+1 [0,\u00a02]" in text
+
+
 def test_a_page_of_results_read_from_a_file(tmp_path):
     import json
 

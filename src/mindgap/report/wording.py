@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from mindgap.core.result import Interval, Result
@@ -10,6 +11,7 @@ from mindgap.report.parts import Facts
 
 ABBREVIATIONS = {"kl", "pac", "mlp", "sam", "svd", "vc", "ntk", "pca", "sgd", "swa", "iou", "vib"}
 SPACE = "\u00a0"  # a number and its unit stay on one line
+TOGETHER = re.compile(r"(?<=\d) (?=%)|(?<=,) (?=[^\[\]]*\])")
 
 
 def title(name: str) -> str:
@@ -120,6 +122,8 @@ def cell(value: Any) -> str:
 
     >>> cell(None), cell(0.5), cell(12000), cell([1, 2]), cell(True)
     ('—', '0.5', '12,000', '1, 2', 'yes')
+    >>> cell("+0.2 [0.1, 0.3], 4 %")  # what belongs together stays on one line
+    '+0.2 [0.1,\\xa00.3], 4\\xa0%'
     """
     if value is None or isinstance(value, float):
         return number(value)
@@ -129,4 +133,6 @@ def cell(value: Any) -> str:
         return ", ".join(cell(item) for item in value)
     if isinstance(value, dict):
         return ", ".join(f"{key}={cell(item)}" for key, item in value.items())
-    return f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else str(value)
+    if isinstance(value, int) and abs(value) >= 10_000:
+        return f"{value:,}"
+    return TOGETHER.sub(SPACE, str(value))
