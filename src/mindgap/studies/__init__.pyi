@@ -1,5 +1,6 @@
 # Written by mindgap.core.stubs; do not edit.
 from mindgap.studies.batch_size_gap import BatchSizeGap as BatchSizeGap
+from mindgap.studies.certificate_coverage import CertificateCoverage as CertificateCoverage
 from mindgap.studies.certificates import Certificates as Certificates
 from mindgap.studies.pacgen_figure1 import PacgenFigure1 as PacgenFigure1
 from mindgap.studies.pacgen_figure2 import PacgenFigure2 as PacgenFigure2
