@@ -117,6 +117,19 @@ def test_charts_of_a_study(kind):
     assert all("<i>" not in trace["name"] for trace in figure["data"])
 
 
+def test_bars_with_long_names_lie():
+    def drawn(names):
+        row = {"name": "a", "x": names, "y": [3.0] * len(names), "low": [2.5] * len(names), "high": [4.0] * len(names)}
+        return valid(study_chart({"kind": "bar", "x_label": "arm", "y_label": "error", "series": [row]}))
+
+    short, long = drawn(["a", "b"]), drawn([f"a name of many letters, number {k}" for k in range(5)])
+    assert (short["data"][0]["orientation"], long["data"][0]["orientation"]) == ("v", "h")
+    assert short["data"][0]["y"] == long["data"][0]["x"][:2] == [3.0, 3.0]
+    assert long["data"][0]["error_x"]["array"] == [1.0] * 5
+    assert long["layout"]["xaxis"]["title"]["text"] == short["layout"]["yaxis"]["title"]["text"] == "error"
+    assert long["layout"]["yaxis"]["autorange"] == "reversed"  # the first on top
+
+
 def test_clean_shortens_in_the_middle():
     assert clean("block.1.attention.weight", 12) == "block.…eight"
     assert clean("<a>&") == "&lt;a&gt;&amp;"

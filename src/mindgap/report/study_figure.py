@@ -10,6 +10,7 @@ from mindgap.report.surface_figure import surface_figure
 from mindgap.report.variance_figures import plane_figure
 
 DASHES = ("solid", "dash", "dot")
+MOST_LETTERS = 110  # of all names together, that fit under bars side by side
 MODES = ("lines", "markers", "lines+markers")
 
 
@@ -21,15 +22,20 @@ def study_chart(chart: Mapping[str, Any]) -> Figure:
         return plane_figure(chart)
     if chart.get("kind") == "surface":
         return surface_figure(chart)
-    kind = "bar" if chart.get("kind") == "bar" else "line"
+    if chart.get("kind") == "bar":
+        return _study_bars(chart)
     traces: list[dict[str, Any]] = []
     for k, row in enumerate(chart.get("series", ())):
-        colour = CYCLE[k % len(CYCLE)]
-        traces += _study_bars(row, colour) if kind == "bar" else _study_lines(row, colour, DASHES[k // len(CYCLE) % 3])
+        traces += _study_lines(row, CYCLE[k % len(CYCLE)], DASHES[k // len(CYCLE) % 3])
+    x, y = _axes(chart)
+    return figure(traces, height=380, x=x, y=y, showlegend=len(traces) > 1)
+
+
+def _axes(chart: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     x, y = ({"title": axis_title(clean(str(chart.get(key, ""))))} for key in ("x_label", "y_label"))
     x |= _scale(chart.get("x_scale"))
     y |= _scale(chart.get("y_scale"))
-    return figure(traces, height=380, x=x, y=y, showlegend=len(traces) > 1, barmode="group")
+    return x, y
 
 
 def _scale(kind: Any) -> dict[str, Any]:
@@ -43,9 +49,7 @@ def _study_map(chart: Mapping[str, Any]) -> Figure:
     """A colour map of numbers above and below zero: blue is lower, red is higher, grey is no change."""
     trace: dict[str, Any] = {"type": "heatmap"} | {key: list(chart[key]) for key in ("x", "y", "z")}
     trace |= {"colorscale": "RdBu", "zmid": 0, "colorbar": {"thickness": 12}}
-    x, y = ({"title": axis_title(clean(str(chart.get(key, ""))))} for key in ("x_label", "y_label"))
-    x |= _scale(chart.get("x_scale"))
-    y |= _scale(chart.get("y_scale"))
+    x, y = _axes(chart)
     return figure([trace], height=440, x=x, y=y, showlegend=False)
 
 
@@ -64,16 +68,32 @@ def _study_lines(row: Mapping[str, Any], colour: str, dash: str) -> list[dict[st
     return [filled, curve]
 
 
-def _study_bars(row: Mapping[str, Any], colour: str) -> list[dict[str, Any]]:
-    y = list(row.get("y", ()))
+def _study_bars(chart: Mapping[str, Any]) -> Figure:
+    """Bars that stand, or lie if their names are too long to stand side by side."""
+    series = list(chart.get("series", ()))
+    names = {str(name) for row in series for name in row.get("x", ())}
+    lying = sum(map(len, names)) > MOST_LETTERS
+    traces = [_bars(row, CYCLE[k % len(CYCLE)], lying) for k, row in enumerate(series)]
+    x, y = _axes(chart)
+    if lying:
+        x, y = y, {**x, "autorange": "reversed"}
+    height = 110 + len(names) * (14 + 18 * len(series)) if lying else 380
+    return figure(traces, height=height, x=x, y=y, showlegend=len(traces) > 1, barmode="group")
+
+
+def _bars(row: Mapping[str, Any], colour: str, lying: bool) -> dict[str, Any]:
+    names, values = list(row.get("x", ())), list(row.get("y", ()))
+    along, across = ("y", "x") if lying else ("x", "y")
     trace: dict[str, Any] = {
         "type": "bar",
+        "orientation": "h" if lying else "v",
         "name": clean(str(row.get("name", ""))),
-        "x": list(row.get("x", ())),
-        "y": y,
+        along: names,
+        across: values,
         "marker": {"color": colour},
     }
     if row.get("low") and row.get("high"):
-        above = [high - value for high, value in zip(row["high"], y, strict=True)]
-        trace["error_y"] = whiskers(above, [value - low for low, value in zip(row["low"], y, strict=True)])
-    return [trace]
+        above = [high - value for high, value in zip(row["high"], values, strict=True)]
+        below = [value - low for low, value in zip(row["low"], values, strict=True)]
+        trace[f"error_{across}"] = whiskers(above, below)
+    return trace
