@@ -11,7 +11,7 @@ from mindgap.report.parts import Facts
 
 ABBREVIATIONS = {"kl", "pac", "mlp", "sam", "svd", "vc", "ntk", "pca", "sgd", "swa", "iou", "vib"}
 SPACE = "\u00a0"  # a number and its unit stay on one line
-TOGETHER = re.compile(r"(?<=\d) (?=%)|(?<=,) (?=[^\[\]]*\])")
+TOGETHER = re.compile(r"(?<=[\d\]]) (?=%)|(?<=,) (?=[^\[\]]*\])")
 
 
 def title(name: str) -> str:
