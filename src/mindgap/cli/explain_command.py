@@ -76,4 +76,6 @@ def _setting(setting: dict[str, Any]) -> str:
 
 
 def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, 96, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+    return textwrap.fill(
+        text, 96, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
