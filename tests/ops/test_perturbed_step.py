@@ -322,6 +322,27 @@ def test_weights_stay_where_they_are_in_memory() -> None:
     assert torch.equal(view, torch.full((5,), 3.0))
 
 
+def test_the_order_of_channels_stays_and_a_fused_base_steps_alike() -> None:
+    """A gradient takes the strides of its weight, and a fused optimizer wants both to be the same."""
+    ends = []
+    for kind in (torch.contiguous_format, torch.channels_last):
+        torch.manual_seed(0)
+        net = nn.Conv2d(3, 4, 3).to(memory_format=kind)
+        weights = list(net.parameters())
+        base, core = torch.optim.Adam(weights, lr=0.01, fused=True), PerturbedStep(Perturbation(beta2=100.0, gamma=1.0))
+        inputs = torch.randn(5, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+        for _ in range(4):
+            base.zero_grad()
+            with core.perturbed(weights, 1):
+                assert net.weight.is_contiguous(memory_format=kind)
+                net(inputs).square().mean().backward()
+            assert net.weight.grad.stride() == net.weight.stride()
+            core.observe()
+            base.step()
+        ends.append(net.weight.detach().clone())
+    assert torch.allclose(*ends, atol=1e-6)
+
+
 def test_frozen_weights_stay_and_thawed_ones_start_anew(way: type[PerturbedBlock]) -> None:
     first, second = torch.ones(3, requires_grad=True), torch.full((2,), 5.0)
     core = settled(first)
