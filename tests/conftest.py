@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,27 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     # A shell starts background jobs so. Tests that interrupt, and the programs they start, need Ctrl-C to work.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _same_numbers() -> None:
+    import numpy as np
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+def pytest_configure() -> None:
+    """Modules draw the same numbers in every run when they are imported."""
+    _same_numbers()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """So does every test, in whatever order they run."""
+    _same_numbers()
+
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -131,7 +131,7 @@ def test_samples_of_one_batch_have_independent_draws(kind: str) -> None:
 class Twice(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layer = nn.Linear(3, 3)
+        self.layer = seeded_net(nn.Linear(3, 3))[0]  # type: ignore[index]
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.layer(self.layer(inputs))
@@ -167,11 +167,24 @@ UNSUITED = {
     "called twice": (Twice(), (5, 3)),
     "samples are the second dimension": (Turned(), (3, 3, 3)),
     "weight used directly": (Direct(), (5, 3)),
-    "asks for the layer's type": (Asks(), (5, 3)),
+    "asks for the layer's type": (Asks(), (50, 3)),
     "shared weight": (Tied(), (5, 3)),
     "normalisation": (nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)), (5, 3)),
     "groups": (nn.Sequential(nn.Conv2d(2, 2, 1, groups=2), nn.Flatten()), (5, 2, 2, 2)),
 }
+
+
+def test_a_difference_that_few_samples_show_is_found() -> None:
+    """The first three samples have positive outputs, so that asking for the layer's type changes nothing there."""
+    net, source = Asks(), torch.Generator().manual_seed(0)
+    inputs = torch.randn(200, 3, generator=source)
+    best = net.layer(inputs).min(1).values.topk(3).indices
+    inputs = torch.cat([inputs[best], inputs])
+    assert bool((net.layer(inputs[:3]) > 0).all())
+    found = random_model(net, "gaussian", 0.1)
+    assert batched(found, (inputs[:3],)) is not None
+    split = as_split((inputs, torch.zeros(203).long()))
+    assert not expected_losses(found, split, draws=10, floor=1e-3).own_draws
 
 
 @pytest.mark.parametrize("name", UNSUITED)

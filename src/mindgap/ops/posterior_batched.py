@@ -14,6 +14,7 @@ from mindgap.ops.posterior_layers import StandIn, UnsuitedError, stand_in
 
 AT_ONCE = 2_000_000  # numbers drawn together: small enough for a processor's cache
 MOST = 512  # samples in one call
+TRIED = 64  # samples on which the stand-ins are compared with the model
 
 
 class Batched:
@@ -42,12 +43,12 @@ class Batched:
 def batched(model: RandomModel, inputs: Inputs) -> Batched | None:
     """The model with stand-ins, tried on some inputs; none if a layer has none or is used in another way.
 
-    Tried are two sizes of the batch, so that a dimension of another meaning is not taken for the samples, and whether
-    the stand-ins without noise give what the model gives.
+    Tried are small sizes of the batch, so that a dimension of another meaning is not taken for the samples, and whether
+    the stand-ins without noise give what the model gives, on all these inputs.
     """
     try:
         found = Batched(model)
-        for size in (2, 3):
+        for size in (2, 3, TRIED):
             some = _first(inputs, size)
             wanted = model.mean_answer(some)
             with torch.no_grad():

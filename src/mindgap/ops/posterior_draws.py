@@ -13,7 +13,7 @@ from mindgap.core.split import Inputs, Split
 from mindgap.ops.all_at_once import all_at_once
 from mindgap.ops.pac_bayes_curvature import bounded_cross_entropy
 from mindgap.ops.posterior import RandomModel
-from mindgap.ops.posterior_batched import Batched, batched
+from mindgap.ops.posterior_batched import TRIED, Batched, batched
 
 AT_ONCE = 4_000_000  # weights of all the models that are evaluated together
 
@@ -42,7 +42,7 @@ def expected_losses(
     samples.
     """
     integer("draws", draws)
-    first = split.take(torch.arange(min(3, len(split))))
+    first = split.take(torch.arange(min(TRIED, len(split))))
     fast = None if whole or len(split) < 3 else batched(model, first.inputs)
     with torch.no_grad():
         pairs = _whole(model, split, draws, generator(seed)) if fast is None else _own(fast, split, draws, seed)
