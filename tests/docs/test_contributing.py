@@ -53,4 +53,6 @@ def test_the_example_keeps_the_contracts(environment: dict[str, str]) -> None:
 
 
 def test_the_examples_doctest_passes(environment: dict[str, str], tmp_path: Path) -> None:
-    run(environment, "-m", "doctest", str(tmp_path / "site" / "my_measures" / example()[0]))
+    out = run(environment, "-m", "doctest", "-v", str(tmp_path / "site" / "my_measures" / example()[0]))
+    (passed,) = re.findall(r"^(\d+) passed", out, re.MULTILINE)
+    assert int(passed) >= 1

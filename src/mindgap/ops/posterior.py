@@ -66,9 +66,9 @@ class RandomModel(nn.Module, abc.ABC):
         with torch.no_grad():
             return self.answer(self.named(self.means()), inputs)
 
-    def draw(self, source: torch.Generator) -> dict[str, Tensor]:
-        """One draw of all random weights, by name, that gradients pass through."""
-        return self.named(self.means() + self.scales() * self.noise((self.centre.numel(),), source))
+    def draw(self, source: torch.Generator, *many: int) -> dict[str, Tensor]:
+        """A draw of all random weights, or ``many`` along a first dimension, by name; gradients pass through."""
+        return self.named(self.means() + self.scales() * self.noise((*many, self.centre.numel()), source))
 
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """A row of numbers (the last dimension), one a weight, in the shapes of the weights."""

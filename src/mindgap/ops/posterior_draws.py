@@ -71,7 +71,7 @@ def _whole(model: RandomModel, split: Split, draws: int, source: torch.Generator
         left -= models
         index = torch.randint(len(split), (models * group,), generator=source)
         batch = split.take(index)
-        weights = model.named(model.means() + model.scales() * model.noise((models, model.centre.numel()), source))
+        weights = model.draw(source, models)
         yield _answers(model, weights, batch.inputs, models).flatten(0, 1), batch.target
 
 

@@ -157,10 +157,8 @@ class CertificateCoverage(Study):
 
 def drawn(found: Certificate, count: int, seed: int) -> Tensor:
     """Weights of ``count`` classifiers from the posterior: (classifiers, 2, features)."""
-    model, source = found.model, generator(seed)
     with torch.no_grad():
-        flat = model.means() + model.scales() * model.noise((count, model.centre.numel()), source)
-    weights: Tensor = model.named(flat)["weight"]
+        weights: Tensor = found.model.draw(generator(seed), count)["weight"]
     return weights
 
 
