@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: demo test lint docs bench reproduce clean
+.PHONY: demo test lint generate docs bench reproduce clean
 .DEFAULT_GOAL := demo
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -25,6 +25,9 @@ lint: $(INSTALLED)
 test: lint  ## the whole suite
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
+generate: $(INSTALLED)  ## stubs and everything else that is derived from the code
+	$(BIN)/python tools/generate.py
+
 docs: $(INSTALLED)  ## docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
@@ -40,4 +43,4 @@ reproduce: $(INSTALLED)  ## the slow studies, into docs/results
 	  $(BIN)/mindgap run $$study --results docs/results/$$study.json || exit 1; done
 
 clean:
-	rm -rf $(VENV) docs/_build docs/catalogue .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) docs/_build docs/catalog .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

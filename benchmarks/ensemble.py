@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from mindgap.core.recipe import Recipe
 from mindgap.nets import MLP, LeNet5
+from mindgap.training.batches import batches_of
 from mindgap.training.ensemble import ensemble
 from mindgap.training.fitted import Fitted
-from mindgap.training.order import batches_of
 
 OPTIMIZERS: dict[Any, type[torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 TOLERANCE = 1e-4

@@ -17,8 +17,8 @@ import torch
 
 from mindgap import Recipe, fit, retrain_head
 from mindgap.data import mnist
+from mindgap.jobs.head.search import search_head
 from mindgap.nets import LeNet5
-from mindgap.runs.head_search import search_head
 
 
 def row(name: str, cpu: float, wall: float, limit: float, **facts: Any) -> dict[str, Any]:

@@ -33,15 +33,15 @@ from torch import Tensor, nn
 from mindgap import Recipe, Subject, fit
 from mindgap.data import cifar10, mnist
 from mindgap.nets import LeNet5, ResNet20
-from mindgap.ops.head import head_features
-from mindgap.ops.nearest.exact import exact_blocks
-from mindgap.ops.nearest.moments import Classes
-from mindgap.ops.nearest.near import joined
-from mindgap.ops.nearest.points import as_points
-from mindgap.ops.nearest.tree import tree_blocks
-from mindgap.ops.variance import local_variance
-from mindgap.ops.variance_weights import VarianceWeights
-from mindgap.ops.weights import scale_weights
+from mindgap.ops.models.head import head_features
+from mindgap.ops.neighbors.backends import tree_blocks
+from mindgap.ops.neighbors.exact import exact_blocks
+from mindgap.ops.neighbors.points import as_points
+from mindgap.ops.neighbors.scores import joined
+from mindgap.ops.variance.estimator import VarianceWeights
+from mindgap.ops.variance.local import local_variance
+from mindgap.ops.variance.moments import Classes
+from mindgap.ops.variance.weights import scale_weights
 
 N, K, PART = 50_000, 20, 500
 CACHE = Path(tempfile.gettempdir()) / "mindgap-benchmark-neighbors"

@@ -23,8 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mindgap.ops import perturbed_kernels
-from mindgap.ops.sharpness_step import sharpness_gradient, steepest
+from mindgap.ops.perturbed import block
+from mindgap.ops.perturbed.sharpness import sharpness_gradient, steepest
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 
 BATCH = 128
@@ -98,7 +98,7 @@ class Case:
         return step
 
     def run(self, rounds: int, steps: int) -> dict[str, Any]:
-        perturbed_kernels.SMALLEST = 1 if self.compiled else 2**62
+        block.SMALLEST = 1 if self.compiled else 2**62
         sides, times, walls = self.sides(), {}, {}
         batches = _batches(steps)
         for side in sides.values():  # to warm up
@@ -170,7 +170,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     with timing.alone():
-        if perturbed_kernels.kernels_for(torch.device("cpu"), 2**30) is None:
+        if block.kernels_for(torch.device("cpu"), 2**30) is None:
             parser.error("Numba must be installed for this benchmark, got none. Run: pip install 'mindgap[speed]'.")
         for case in CASES:
             rows.append(case.run(arguments.rounds, arguments.steps))

@@ -27,7 +27,7 @@ from torch.func import hessian, jacrev, vmap
 
 from mindgap.data.bateman import bateman
 from mindgap.nets import MLP
-from mindgap.ops.taylor import BATCH, taylor_metric
+from mindgap.ops.taylor.metric import BATCH, taylor_metric
 
 N, PART, EPSILON = 50_000, 1_000, 5e-4
 WANTED = 20.0

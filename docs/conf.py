@@ -12,8 +12,8 @@ author = "The mindgap authors"
 copyright = "The mindgap authors, Apache-2.0"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "catalogue", "snippets"]
-exclude_patterns = ["_build", "results", "catalogue/parts"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "catalog", "snippets"]
+exclude_patterns = ["_build", "results", "catalog/parts"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_update_mathjax = False

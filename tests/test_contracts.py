@@ -18,25 +18,25 @@ from cases import CASES, LAYERED, changed, mlp_classes, recipe
 from reference import REFERENCES
 from torch import nn
 
-from mindgap.cli.spec_options import from_words, to_words
+from mindgap.cli.options import from_words, to_words
 from mindgap.core.bound import Bound
 from mindgap.core.errors import DataUnavailableError
 from mindgap.core.measure import INVARIANCES, Measure
 from mindgap.core.references import reference
-from mindgap.core.registry import catalogue
+from mindgap.core.registry import catalog
 from mindgap.core.remedy import Remedy
 from mindgap.core.result import Result
 from mindgap.core.study import Study
 from mindgap.core.subject import Subject
 from mindgap.measures import ParameterNorm
-from mindgap.ops.rescaling import rescaled
+from mindgap.ops.models.rescaling import rescaled
 from mindgap.runs import SerialExecutor, sweep
 from mindgap.training.fit import fit
 
-SPECS = catalogue()
-MEASURES = {**catalogue("measure"), **catalogue("bound")}
+SPECS = catalog()
+MEASURES = {**catalog("measure"), **catalog("bound")}
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
-BOUNDS, REMEDIES, STUDIES = catalogue("bound"), catalogue("remedy"), catalogue("study")
+BOUNDS, REMEDIES, STUDIES = catalog("bound"), catalog("remedy"), catalog("study")
 
 
 def snapshot(subject: Subject) -> tuple[object, ...]:
@@ -365,4 +365,4 @@ class TestEveryStudy:
 def test_families_are_what_they_say() -> None:
     assert all(issubclass(cls, Measure) for cls in MEASURES.values())
     assert all(issubclass(cls, Bound) for cls in BOUNDS.values())
-    assert not set(catalogue("measure")) & set(BOUNDS)
+    assert not set(catalog("measure")) & set(BOUNDS)

@@ -7,7 +7,7 @@ from mindgap import examine
 from mindgap.core.errors import InputError, UnknownNameError
 from mindgap.core.measure import Measure
 from mindgap.core.recipe import Recipe
-from mindgap.core.registry import catalogue
+from mindgap.core.registry import catalog
 from mindgap.core.spec import REGISTRY
 from mindgap.core.subject import Subject
 from mindgap.measures import Gap, Margin
@@ -34,10 +34,10 @@ def passing():
     REGISTRY["measure"].update(kept)
 
 
-def test_the_whole_catalogue_is_walked_but_what_is_dear(subject):
+def test_the_whole_catalog_is_walked_but_what_is_dear(subject):
     report = examine(subject)
     affordable = [
-        name for family in ("measure", "bound") for name, cls in catalogue(family).items() if cls.cost != "dear"
+        name for family in ("measure", "bound") for name, cls in catalog(family).items() if cls.cost != "dear"
     ]
     assert [card.result.name for card in report.cards] == affordable
 

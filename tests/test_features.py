@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.core.registry import catalogue
+from mindgap.core.registry import catalog
 
 ROOT = Path(__file__).parent.parent
 LIST = ROOT.parent / "shared" / "METHODS.md"
@@ -26,9 +26,9 @@ def test_every_method_has_a_row() -> None:
     assert set(rows()) == wanted
 
 
-@pytest.mark.parametrize("name", catalogue())
+@pytest.mark.parametrize("name", catalog())
 def test_every_spec_stands_in_the_rows_of_its_methods(name: str) -> None:
-    cls = catalogue()[name]
+    cls = catalog()[name]
     file = cls.__module__.rpartition(".")[2] + ".py"
     for method in cls.method:
         assert file in rows()[method][1], f"{file} is missing in the row {method}"
@@ -38,7 +38,7 @@ def test_every_spec_stands_in_the_rows_of_its_methods(name: str) -> None:
 def test_files_named_in_a_row_exist(method: str) -> None:
     where = rows()[method][1]
     if where == "not yet":
-        assert method not in {id_ for cls in catalogue().values() for id_ in cls.method}
+        assert method not in {id_ for cls in catalog().values() for id_ in cls.method}
     folder = ""
     for path in re.findall(r"`([\w/]+\.py)`", where):
         folder = path.rpartition("/")[0] or folder

@@ -15,7 +15,7 @@ MEASURE = '''
 """The largest weight."""
 
 from mindgap.core.measure import Measure
-from mindgap.core.options import option
+from mindgap.core.spec import option
 
 
 class LargestWeight(Measure):

@@ -2,7 +2,7 @@
 
 from docutils import nodes
 
-from mindgap.report.formula import mathml as convert
+from mindgap.report.html import mathml as convert
 
 
 def mathml(latex, display="block"):

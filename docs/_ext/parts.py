@@ -13,7 +13,7 @@ from markup import fence, join, table
 
 import mindgap
 from mindgap.cli import parser as cli
-from mindgap.data.catalogue import _LOADERS
+from mindgap.data.catalog import loaders
 from mindgap.data.download import Remote
 
 WIDTH = "96"
@@ -64,7 +64,7 @@ def public_names():
 def data_sets():
     """Every data set that ``mindgap.data.load`` knows: what it is, where it comes from, whom to cite."""
     names = {}
-    for name, loader in sorted(_LOADERS.items()):
+    for name, loader in loaders().items():
         names.setdefault(loader.func if isinstance(loader, functools.partial) else loader, []).append(f"`{name}`")
     return join(*(f"{', '.join(called)}\n: {_described(made)}" for made, called in names.items()))
 

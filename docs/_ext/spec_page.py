@@ -7,9 +7,9 @@ import typing
 from markup import fence, join, table
 
 from mindgap.core.measure import INVARIANCES
-from mindgap.core.options import allowed
 from mindgap.core.references import bibliography, reference
-from mindgap.core.registry import ROOMS
+from mindgap.core.registry import FAMILIES
+from mindgap.core.spec import allowed
 from mindgap.report.wording import title
 
 DIRECTIONS = {
@@ -130,7 +130,7 @@ def _required(cls):
 
 def python(cls):
     """How to use the spec from Python."""
-    home = ROOMS[cls.family]
+    home = FAMILIES[cls.family]
     place = home if cls.__module__.startswith(home + ".") else cls.__module__
     uses = {
         "measure": "result = {made}(subject)\nprint(result)",

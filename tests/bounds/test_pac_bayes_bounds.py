@@ -17,9 +17,9 @@ from mindgap.bounds import PacBayesCatoni, PacBayesHoeffding, PacBayesKl, PacBay
 from mindgap.cli import main
 from mindgap.core.errors import InputError
 from mindgap.core.subject import Subject
-from mindgap.ops import perturbation
-from mindgap.ops.pac_bayes import catoni, hoeffding, monte_carlo, small_kl
-from mindgap.ops.perturbation import noisy_outputs, noisy_weights, perturbed_errors
+from mindgap.ops.pac_bayes import noisy_errors
+from mindgap.ops.pac_bayes.bounds import catoni, hoeffding, monte_carlo, small_kl
+from mindgap.ops.pac_bayes.noisy_errors import noisy_outputs, noisy_weights, perturbed_errors
 
 BOUNDS = (PacBayesCatoni, PacBayesHoeffding, PacBayesKl, PacBayesQuadratic)
 
@@ -123,7 +123,7 @@ class TestPerturbation:
         self, case: object, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         together = perturbed_errors(case(torch.float64), 0.3, draws=7, seed=2, kind=kind)
-        monkeypatch.setattr(perturbation, "AT_ONCE", 1)
+        monkeypatch.setattr(noisy_errors, "AT_ONCE", 1)
         assert torch.equal(together, perturbed_errors(case(torch.float64), 0.3, draws=7, seed=2, kind=kind))
         assert together.unique().numel() > 1
 

@@ -15,9 +15,9 @@ from torch.func import functional_call
 
 from mindgap.bounds import PacBayesHessian
 from mindgap.core.subject import Subject
-from mindgap.ops import hessian_diagonal
-from mindgap.ops import pac_bayes_curvature as local
-from mindgap.ops.pac_bayes_hessian import theorem2, uniform_scales
+from mindgap.ops.curvature import hessian_diagonal
+from mindgap.ops.pac_bayes import hessian as local
+from mindgap.ops.pac_bayes.hessian import theorem2, uniform_scales
 
 FLOOR = 1e-6
 

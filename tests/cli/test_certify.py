@@ -10,8 +10,8 @@ import torch
 
 from mindgap.cli import main
 from mindgap.core.certificate import Certificate
-from mindgap.report import figures
-from mindgap.report.certificate_page import certificate_html, shares
+from mindgap.report.pages.certificate import certificate_html, shares
+from mindgap.report.sections import overview
 
 QUICK = ["--prior-epochs", "2", "--epochs", "1", "--draws", "700", "-q"]
 OWN = """
@@ -56,7 +56,7 @@ def test_words_page_json_and_weights(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["certify", "digits", *QUICK, "--report", str(page), "--save", str(saved)]) == 0
     words = capsys.readouterr().out
     assert words.startswith("mlp on digits: valid")
-    text = page.read_text(encoding="utf-8").replace(figures.library(), "")
+    text = page.read_text(encoding="utf-8").replace(overview.library(), "")
     assert "With a confidence of 0.95" in text
     assert "held-out bound" in text
     assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
@@ -91,7 +91,7 @@ def test_a_page_of_a_certificate_that_is_not_valid() -> None:
     text = certificate_html(Certificate(name="<b>", broken="an answer depends on <i>others</i>", **common))  # type: ignore[arg-type]
     assert "No promise follows" in text
     assert "An answer depends on &lt;i&gt;others" in text
-    assert "<b>" not in text.replace(figures.library(), "")
+    assert "<b>" not in text.replace(overview.library(), "")
     assert "No promise" not in certificate_html(Certificate(**common))  # type: ignore[arg-type]
 
 

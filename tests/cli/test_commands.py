@@ -14,9 +14,9 @@ import torch
 
 from mindgap._version import __version__
 from mindgap.cli import main
+from mindgap.cli.commands.explain import plain_math
 from mindgap.cli.parser import COMMANDS
-from mindgap.cli.plain_math import plain_math
-from mindgap.core.registry import catalogue
+from mindgap.core.registry import catalog
 
 USER_FILE = """
 import torch, mindgap
@@ -63,7 +63,7 @@ def test_help_of_a_spec_shows_its_fields(words: list[str], capsys: pytest.Captur
     with pytest.raises(SystemExit):
         main([*words, "--help"])
     text = capsys.readouterr().out
-    for field in catalogue()[words[1]]().parameters:
+    for field in catalog()[words[1]]().parameters:
         assert f"--{field.replace('_', '-')}" in text
 
 
@@ -74,21 +74,21 @@ def test_version_and_module_entry() -> None:
 
 def test_list_names_every_spec(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(out(capsys, "list", "--json"))
-    assert {row["name"] for row in rows} == set(catalogue())
+    assert {row["name"] for row in rows} == set(catalog())
     own = [row for row in rows if row["source"].startswith("mindgap.")]  # other tests may have registered toys
     assert own
     for row in own:
         assert {"name", "family", "methods", "summary", "source"} <= set(row)
         assert row["methods"]
     text = out(capsys, "list")
-    assert all(name in text for name in catalogue())
+    assert all(name in text for name in catalog())
     assert {row["family"] for row in json.loads(out(capsys, "list", "--family", "bound", "--json"))} == {"bound"}
 
 
-@pytest.mark.parametrize("name", catalogue())
+@pytest.mark.parametrize("name", catalog())
 def test_explain(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = out(capsys, "explain", name)
-    words = catalogue()[name].words()
+    words = catalog()[name].words()
     flat = " ".join(text.split())
     assert "\\" not in text
     assert " ".join(plain_math(words.formula).split()) in flat
@@ -204,7 +204,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 def test_remedies_are_read_with_numbers_and_flags() -> None:
-    from mindgap.cli.train_command import parse_remedy
+    from mindgap.cli.commands.train import parse_remedy
     from mindgap.remedies import WeightDecay
 
     assert parse_remedy("weight-decay") == WeightDecay()

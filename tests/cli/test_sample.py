@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from mindgap.cli import main
-from mindgap.jobs.sample import sample
+from mindgap.jobs.sample.job import sample
 from mindgap.runs import SerialExecutor
 from mindgap.sampling import Box, TaylorSampler
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mindgap.cli import main
-from mindgap.report import figures
+from mindgap.report.sections import overview
 
 RANDOM = np.random.default_rng(0)
 LABELS = RANDOM.integers(0, 3, 60)
@@ -27,7 +27,7 @@ def page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Page:
         target = tmp_path / "page.html"
         code = main(["weights", str(tmp_path / "data.npz"), "-q", "--k", "8", "--report", str(target), *words])
         assert code == 0, capsys.readouterr().err
-        return target.read_text(encoding="utf-8").replace(figures.library(), "")
+        return target.read_text(encoding="utf-8").replace(overview.library(), "")
 
     return run
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from mindgap.core.errors import InputError
-from mindgap.core.nested import paired_nested
+from mindgap.core.stats import paired_nested
 
 
 def _table(split_noise: float, seed_noise: float, effect: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from mindgap.core.errors import InputError, MissingExtraError, UnknownNameError, require, unknown_name
 from mindgap.core.measure import Measure
-from mindgap.core.options import option
 from mindgap.core.references import bibliography, parse, reference
-from mindgap.core.registry import catalogue, find
-from mindgap.core.spec import REGISTRY, kebab
+from mindgap.core.registry import catalog, find
+from mindgap.core.spec import REGISTRY, kebab, option
 from mindgap.measures import Margin, ParameterNorm
 
 
@@ -48,7 +47,7 @@ def test_find_takes_any_spelling_and_advises() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'parameter-norm'"):
         find("paramter-norm")
     with pytest.raises(UnknownNameError, match="family must be"):
-        catalogue("measures")
+        catalog("measures")
     assert "Known: a, b" in str(unknown_name("thing", "xyz", ["b", "a"]))
 
 
@@ -66,7 +65,7 @@ def test_digest_depends_on_parameters_alone(quantile: float) -> None:
 
 
 def test_digest_is_the_same_in_another_process() -> None:
-    code = "from mindgap.measures.margin import Margin; print(Margin(quantile=0.3).digest)"
+    code = "from mindgap.measures.margins.margin import Margin; print(Margin(quantile=0.3).digest)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == Margin(quantile=0.3).digest
 
@@ -82,7 +81,7 @@ def test_choices_are_checked() -> None:
     class Thing:
         kind: str = option("a", help="which", choices=("a", "b"))
 
-    from mindgap.core.options import check
+    from mindgap.core.spec import check
 
     check(Thing("b"))
     with pytest.raises(InputError, match="kind must be one of 'a', 'b', got 'c'"):

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from mindgap.core.errors import InputError
 from mindgap.data.bateman import bateman, bateman_system, slope
-from mindgap.ops.taylor import partial_derivatives
+from mindgap.ops.taylor.metric import partial_derivatives
 
 
 def points(count: int, species: int, seed: int = 0) -> Tensor:

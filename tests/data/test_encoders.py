@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from mindgap.core.errors import DataUnavailableError, InputError, MissingExtraError, UnknownNameError
-from mindgap.data.encode_folder import encoder_digest, encoder_folder
-from mindgap.data.encode_model import Encoder
-from mindgap.data.encode_words import bag_of_words
-from mindgap.data.encoders import encode
+from mindgap.data.text.encode import bag_of_words, encode
+from mindgap.data.text.encoder import Encoder
+from mindgap.data.text.folder import encoder_digest, encoder_folder
 
 WORDS = (
     "a",

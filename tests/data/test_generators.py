@@ -7,8 +7,8 @@ from sklearn.datasets import make_moons
 
 from mindgap.core.errors import InputError, UnknownNameError
 from mindgap.data import gaussian_mixture, heteroscedastic, modular_arithmetic, teacher, two_moons
+from mindgap.data.gaussian_mixture import bayes_error
 from mindgap.data.generators import heteroscedastic_mean, heteroscedastic_std
-from mindgap.data.mixture import bayes_error
 
 ALL = [two_moons, gaussian_mixture, heteroscedastic, teacher, modular_arithmetic]
 

@@ -7,7 +7,7 @@ import torch
 from mindgap.core.errors import DataUnavailableError
 from mindgap.data import Vocabulary, glue, mrpc, rte, stsb
 from mindgap.data.glue import read_tsv
-from mindgap.data.vocabulary import PADDING, SEPARATOR, UNKNOWN
+from mindgap.data.text.vocabulary import PADDING, SEPARATOR, UNKNOWN
 
 
 def rte_file(rows):

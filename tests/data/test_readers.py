@@ -12,7 +12,7 @@ from mindgap.data import boston, california, cifar, cifar10, mnist, uci
 from mindgap.data.boston_housing import read_boston
 from mindgap.data.california_housing import read_california
 from mindgap.data.cifar import read_cifar
-from mindgap.data.mnist_idx import SHA256, read_idx
+from mindgap.data.mnist import SHA256, read_idx
 
 
 def idx(array):

@@ -11,7 +11,7 @@ from mindgap.data.boston_housing import REMOTE
 from mindgap.data.california_housing import read_california
 from mindgap.data.download import file_digest
 from mindgap.data.glue import MRPC, RTE, STSB, read_tsv
-from mindgap.data.mnist_idx import SHA256
+from mindgap.data.mnist import SHA256
 from mindgap.data.uci_tables import TABLES
 
 pytestmark = pytest.mark.shared

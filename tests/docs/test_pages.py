@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from mindgap.cli.commands.train import parse_remedy
 from mindgap.cli.parser import COMMANDS
-from mindgap.cli.train_command import parse_remedy
 from mindgap.core.references import bibliography
-from mindgap.core.registry import catalogue
+from mindgap.core.registry import catalog
 from mindgap.data import available
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,7 +28,7 @@ FETCHING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sou
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the documentation with generated pages, so that tests in parallel do not meet."""
     folder = tmp_path_factory.mktemp("docs") / "docs"
-    shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("_build", "catalogue", "__pycache__", "results"))
+    shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("_build", "catalog", "__pycache__", "results"))
     (folder / "results" / "benchmarks").mkdir(parents=True)
     (folder / "results" / "batch-size-gap.json").write_text(json.dumps(results()))
     rows = [{"name": "a|b", "cpu_ratio": 12.3456}, {"name": "c", "note": {"odd": 1}}]
@@ -67,10 +67,10 @@ def page(built: Path, name: str) -> str:
     return (built / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", catalogue())
+@pytest.mark.parametrize("name", catalog())
 def test_every_spec_has_a_page(built: Path, name: str) -> None:
-    cls = catalogue()[name]
-    text = page(built, f"catalogue/{cls.family}/{name}.html")
+    cls = catalog()[name]
+    text = page(built, f"catalog/{cls.family}/{name}.html")
     assert '<div class="formula"><math' in text
     assert "<math" not in re.sub(r"<math.*?</math>", "", text, flags=re.S)
     for part in ("Formula", "How to read it", "What it assumes", "Settings", "From Python", "References", "Source"):
@@ -78,10 +78,10 @@ def test_every_spec_has_a_page(built: Path, name: str) -> None:
     assert all(key in text for key in cls.cites)
 
 
-@pytest.mark.parametrize("name", catalogue())
+@pytest.mark.parametrize("name", catalog())
 def test_what_a_page_tells_to_type_is_right(source: Path, built: Path, name: str) -> None:
-    cls = catalogue()[name]
-    text = (source / "catalogue" / cls.family / f"{name}.md").read_text(encoding="utf-8")
+    cls = catalog()[name]
+    text = (source / "catalog" / cls.family / f"{name}.md").read_text(encoding="utf-8")
     python, command = (re.search(rf"````{kind}\n(.*?)````", text, re.S)[1] for kind in ("python", "bash"))
     imported = next(node for node in ast.parse(python).body if isinstance(node, ast.ImportFrom))
     names = {}
@@ -99,8 +99,8 @@ def _calls(node: ast.AST, name: str) -> bool:
 
 def test_families_and_references_list_everything(built: Path) -> None:
     for family in ("measures", "bounds", "remedies", "studies"):
-        assert (built / "catalogue" / f"{family}.html").exists()
-    text = page(built, "catalogue/bibliography.html")
+        assert (built / "catalog" / f"{family}.html").exists()
+    text = page(built, "catalog/bibliography.html")
     assert all(f'id="ref-{key.replace("_", "-")}"' in text for key in bibliography())
 
 
@@ -113,7 +113,7 @@ def test_parts_are_taken_from_the_package(built: Path) -> None:
 
 
 def test_saved_results_and_benchmarks_are_shown(built: Path) -> None:
-    assert "0.1235" in page(built, "catalogue/results/batch-size-gap.html")
+    assert "0.1235" in page(built, "catalog/results/batch-size-gap.html")
     text = page(built, "benchmarks.html")
     assert "Some case" in text
     assert "12.35" in text
@@ -135,7 +135,7 @@ class Fetches(html.parser.HTMLParser):
 
 def test_no_page_fetches_anything_from_elsewhere(built: Path) -> None:
     pages = sorted(built.rglob("*.html"))
-    assert len(pages) > len(catalogue())
+    assert len(pages) > len(catalog())
     for path in pages:
         seen = Fetches()
         seen.feed(path.read_text(encoding="utf-8"))
@@ -152,20 +152,20 @@ def extension(source: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_second_writing_changes_nothing_and_removes_what_is_gone(source: Path, built: Path) -> None:
-    stale = source / "catalogue" / "measure" / "gone.md"
+    stale = source / "catalog" / "measure" / "gone.md"
     stale.write_text("# Gone\n")
-    before = {path: path.stat().st_mtime_ns for path in source.rglob("catalogue/**/*.md") if path != stale}
-    done = extension(source, f"import catalogue; catalogue.write({str(source)!r})")
+    before = {path: path.stat().st_mtime_ns for path in source.rglob("catalog/**/*.md") if path != stale}
+    done = extension(source, f"import catalog; catalog.write({str(source)!r})")
     assert done.returncode == 0, done.stderr
     assert not stale.exists()
-    assert {path: path.stat().st_mtime_ns for path in source.rglob("catalogue/**/*.md")} == before
+    assert {path: path.stat().st_mtime_ns for path in source.rglob("catalog/**/*.md")} == before
 
 
 def test_pages_can_be_written_without_saved_results(source: Path, tmp_path: Path) -> None:
-    done = extension(source, f"import catalogue; catalogue.write({str(tmp_path)!r})")
+    done = extension(source, f"import catalog; catalog.write({str(tmp_path)!r})")
     assert done.returncode == 0, done.stderr
-    assert "make reproduce" in (tmp_path / "catalogue" / "results.md").read_text()
-    assert "no saved figures" in (tmp_path / "catalogue" / "parts" / "benchmarks.md").read_text()
+    assert "make reproduce" in (tmp_path / "catalog" / "results.md").read_text()
+    assert "no saved figures" in (tmp_path / "catalog" / "parts" / "benchmarks.md").read_text()
 
 
 def test_a_formula_that_cannot_be_drawn_ends_the_build(source: Path) -> None:

@@ -16,8 +16,8 @@ from mindgap.core.errors import InputError, MissingExtraError
 from mindgap.core.remedy import Remedy
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.remedies import ASAM, SAM, Dropout, EarlyStopping, GradientClipping, Perturbed, WeightDecay
+from mindgap.training.batches import batches_of
 from mindgap.training.fit import fit
-from mindgap.training.order import batches_of
 
 REMEDIES: list[list[Remedy]] = [
     [SAM(radius=0.1)],

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mindgap.core.errors import InputError
-from mindgap.ops import convex_curvature
-from mindgap.ops.convex import solve_heads
-from mindgap.ops.convex_basis import basis_of
+from mindgap.ops.convex import curvature
+from mindgap.ops.convex.heads import solve_heads
+from mindgap.ops.convex.squares import basis_of
 
 
 def problem(samples: int = 200, width: int = 5, classes: int = 4, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,8 +71,8 @@ def test_many_weightings_at_once_equal_one_at_a_time() -> None:
 def test_blocks_and_diagonal_find_the_same_optimum(dense: int, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, w = problem()
     whole = solve_heads("softmax", x, y, w, l2=1e-3, tolerance=1e-11)
-    monkeypatch.setattr(convex_curvature, "DENSE", dense)
-    monkeypatch.setattr(convex_curvature, "BLOCKS", blocks)
+    monkeypatch.setattr(curvature, "DENSE", dense)
+    monkeypatch.setattr(curvature, "BLOCKS", blocks)
     other = solve_heads("softmax", x, y, w, l2=1e-3, tolerance=1e-11)
     assert bool(other.converged.all())
     torch.testing.assert_close(other.weight, whole.weight, rtol=1e-6, atol=1e-7)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mindgap.core.errors import InputError
 from mindgap.core.subject import Subject
 from mindgap.measures import SlopeInCells
-from mindgap.ops.derivative_bound import Cells, derivative_bound, voronoi_cells
+from mindgap.ops.taylor.derivative_bound import Cells, derivative_bound, voronoi_cells
 
 KNOWN: dict[str, tuple[Callable, Callable, float]] = {  # function, slope, largest second derivative on [-1, 1]
     "runge": (lambda x: 1 / (1 + 25 * x**2), lambda x: -50 * x / (1 + 25 * x**2) ** 2, 50.0),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mindgap.core.errors import InputError
 from mindgap.core.subject import Subject
 from mindgap.nets import MLP, LeNet5, ResNet20
-from mindgap.ops.head import find_head, head_features, head_outputs, layer_of
+from mindgap.ops.models.head import find_head, head_features, head_outputs, layer_of
 
 IDS = torch.tensor([[5, 6, 0, 0], [7, 8, 9, 0], [1, 2, 3, 4], [3, 0, 0, 0], [2, 2, 0, 0]])
 WORDS = {"input_ids": IDS, "attention_mask": (IDS > 0).long(), "labels": torch.tensor([0, 1, 0, 1, 1])}

@@ -15,10 +15,9 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from mindgap.core.errors import InputError, UnknownNameError
-from mindgap.ops.mixture import Mixture, choose_mixture, fit_mixture
-from mindgap.ops.mixture_points import spacing
-from mindgap.ops.mixture_shape import Diagonal, Full
-from mindgap.ops.mixture_start import far_apart, lloyd
+from mindgap.ops.mixture.covariance import Diagonal, Full
+from mindgap.ops.mixture.fit import Mixture, choose_mixture, far_apart, fit_mixture, lloyd
+from mindgap.ops.mixture.points import spacing
 from mindgap.ops.rejection import accept
 
 KINDS = ("full", "diagonal")

@@ -13,9 +13,9 @@ from ops import brute_force
 
 from mindgap.core.errors import InputError
 from mindgap.data import digits
-from mindgap.ops.nearest import certify, exact, pruned, scores
-from mindgap.ops.nearest.points import as_points
-from mindgap.ops.neighbors import chosen, nearest
+from mindgap.ops.neighbors import exact, scores
+from mindgap.ops.neighbors.points import as_points
+from mindgap.ops.neighbors.search import chosen, nearest
 
 N, K = 1000, 20
 
@@ -75,8 +75,8 @@ def prune_all(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Search cell by cell also where this does not pay; returns the list of shares that are looked at."""
     shares: list[float] = []
     monkeypatch.setattr(exact, "FEWEST", 10)
-    monkeypatch.setattr(pruned, "FIRST", 10)
-    monkeypatch.setattr(pruned.Pruned, "helps", property(lambda self: shares.extend(self.shares[-1:]) or True))
+    monkeypatch.setattr(exact, "FIRST", 10)
+    monkeypatch.setattr(exact.Pruned, "helps", property(lambda self: shares.extend(self.shares[-1:]) or True))
     return shares
 
 
@@ -107,7 +107,7 @@ def test_useless_cells_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_certificates_spare_most_rows_the_second_search(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[exact.Turn] = []
     original = exact.Turn.run
-    monkeypatch.setattr(certify, "PATIENCE", 4)
+    monkeypatch.setattr(scores, "PATIENCE", 4)
     monkeypatch.setattr(exact.Turn, "run", lambda self, *a: turns.append(self) or original(self, *a))
     nearest(features() + 1e3, K, method="exact")
     assert [turn.scores.dtype for turn in turns] == [torch.float32]
@@ -193,13 +193,13 @@ def test_bad_features() -> None:
 
 
 def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mindgap.ops import neighbors
+    from mindgap.ops.neighbors import search
 
-    monkeypatch.setattr(neighbors.tree, "installed", lambda: False)
-    monkeypatch.setattr(neighbors.approximate, "installed", lambda: False)
+    monkeypatch.setattr(search.tree, "tree_installed", lambda: False)
+    monkeypatch.setattr(search.approximate, "faiss_installed", lambda: False)
     assert chosen(10**7, 3) == chosen(10**7, 64) == "exact"
-    monkeypatch.setattr(neighbors.tree, "installed", lambda: True)
-    monkeypatch.setattr(neighbors.approximate, "installed", lambda: True)
+    monkeypatch.setattr(search.tree, "tree_installed", lambda: True)
+    monkeypatch.setattr(search.approximate, "faiss_installed", lambda: True)
     assert (chosen(10**7, 3), chosen(10**7, 64), chosen(1000, 64)) == ("tree", "approximate", "exact")
 
 

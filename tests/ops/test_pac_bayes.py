@@ -12,15 +12,15 @@ import torch
 from scipy import integrate, optimize, special, stats
 
 from mindgap.core.errors import InputError
-from mindgap.ops import pac_bayes as pb
-from mindgap.ops.pac_bayes_divergence import (
+from mindgap.ops.pac_bayes import bounds as pb
+from mindgap.ops.pac_bayes.bounds import (
     gaussian_kl,
     truncated_gaussian_kl,
     truncated_kl_limit,
     uniform_kl,
 )
-from mindgap.ops.pac_bayes_hessian import grid_place, lemma3, lemma5, solves, theorem2, uniform_scales
-from mindgap.ops.pac_bayes_truncated import lemma4, truncation_point
+from mindgap.ops.pac_bayes.hessian import grid_place, lemma3, lemma5, solves, theorem2, uniform_scales
+from mindgap.ops.pac_bayes.truncated import lemma4, truncation_point
 
 BOUNDS = (pb.hoeffding, pb.small_kl, pb.mcallester, pb.quadratic, pb.catoni)
 DELTAS = (1e-9, 1e-3, 0.05, 0.3, 0.9)

@@ -15,11 +15,11 @@ from torch import nn
 from mindgap.core.errors import InputError
 from mindgap.core.subject import Subject
 from mindgap.measures import Pacgen, PacgenNull
-from mindgap.ops import hessian_diagonal as diagonals
-from mindgap.ops.flat import FlatLoss, largest_eigenvalue
-from mindgap.ops.hessian_diagonal import hessian_diagonal, running_squares
-from mindgap.ops.pacgen import pacgen_null, pacgen_parts
-from mindgap.ops.rescaling import rescaled
+from mindgap.ops.curvature import hessian_diagonal as diagonals
+from mindgap.ops.curvature.flat_loss import FlatLoss, largest_eigenvalue
+from mindgap.ops.curvature.hessian_diagonal import hessian_diagonal, running_squares
+from mindgap.ops.curvature.pacgen import pacgen_null, pacgen_parts
+from mindgap.ops.models.rescaling import rescaled
 from mindgap.training.fit import fit
 from mindgap.training.probe import Probe
 

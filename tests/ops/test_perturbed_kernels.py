@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.ops import perturbed_kernels
-from mindgap.ops.perturbed_block import CompiledBlock, Numbers, PerturbedBlock
+from mindgap.ops.perturbed import block as perturbed_kernels
+from mindgap.ops.perturbed.block import CompiledBlock, Numbers, PerturbedBlock
 
 CPU = torch.device("cpu")
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core.errors import InputError
-from mindgap.ops import perturbed_kernels
-from mindgap.ops.perturbed_block import CompiledBlock, PerturbedBlock
-from mindgap.ops.perturbed_step import Perturbation, PerturbedStep
-from mindgap.ops.uniform_noise import UniformNoise, mixed
+from mindgap.ops.perturbed import block as perturbed_kernels
+from mindgap.ops.perturbed.block import CompiledBlock, PerturbedBlock
+from mindgap.ops.perturbed.noise import UniformNoise, mixed
+from mindgap.ops.perturbed.step import Perturbation, PerturbedStep
 
 BASES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": lambda weights: torch.optim.SGD(weights, lr=0.1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mindgap.ops.pictures import as_pictures, channels_first
+from mindgap.ops.images import as_pictures, channels_first
 
 
 @pytest.mark.parametrize("shape", [(2, 6, 7), (2, 6, 7, 1), (2, 1, 6, 7)])

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from mindgap.ops.plane_calculus import derivatives, largest_within, third_norm
-from mindgap.ops.plane_minima import grid_minima, refined_minima
+from mindgap.studies.pacgen.calculus import derivatives, largest_within, third_norm
+from mindgap.studies.pacgen.optima import grid_minima, refined_minima
 
 
 def wavy(first: Tensor, second: Tensor) -> Tensor:

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from mindgap.core.errors import InputError
 from mindgap.core.split import as_split
-from mindgap.ops.pac_bayes_divergence import gaussian_kl, uniform_kl
-from mindgap.ops.posterior import RandomModel, random_model
-from mindgap.ops.posterior_batched import batched
-from mindgap.ops.posterior_draws import expected_losses
+from mindgap.ops.pac_bayes.bounds import gaussian_kl, uniform_kl
+from mindgap.ops.pac_bayes.per_sample_draws import batched, expected_losses
+from mindgap.ops.pac_bayes.posterior import RandomModel, random_model
 
 KINDS = ("gaussian", "uniform")
 

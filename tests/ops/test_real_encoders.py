@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from mindgap import Subject
-from mindgap.jobs.retrain_head import retrain_head
-from mindgap.ops.head import find_head, head_features
+from mindgap.jobs.head.choose import retrain_head
+from mindgap.ops.models.head import find_head, head_features
 
 transformers = pytest.importorskip("transformers", reason="the extra mindgap[hf] is not installed")
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}

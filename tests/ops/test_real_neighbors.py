@@ -14,9 +14,9 @@ from torch import Tensor
 from mindgap import Recipe, fit
 from mindgap.data import mnist
 from mindgap.nets import LeNet5
-from mindgap.ops.head import find_head, head_features
-from mindgap.ops.neighbors import nearest
-from mindgap.ops.variance_weights import VarianceWeights
+from mindgap.ops.models.head import find_head, head_features
+from mindgap.ops.neighbors.search import nearest
+from mindgap.ops.variance.estimator import VarianceWeights
 
 pytestmark = pytest.mark.shared
 ROWS, K, MAX_WEIGHT = 2000, 20, 40.0

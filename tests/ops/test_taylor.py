@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core.errors import InputError
-from mindgap.ops.multi_index import factorial, multi_indices
-from mindgap.ops.stencil import Stencil, central_rule
-from mindgap.ops.taylor import partial_derivatives, taylor_metric, taylor_terms
+from mindgap.ops.taylor.metric import partial_derivatives, taylor_metric, taylor_terms
+from mindgap.ops.taylor.stencil import Stencil, central_rule, factorial, multi_indices
 
 
 def _points(count: int, dimension: int, seed: int = 0) -> Tensor:

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from mindgap.core.errors import InputError
 from mindgap.data import digits
-from mindgap.ops.variance import local_variance, sampled_variance
+from mindgap.ops.variance.local import local_variance, sampled_variance
 
 K = 20
 

@@ -8,8 +8,8 @@ import torch
 
 from mindgap.core.errors import InputError
 from mindgap.data import two_moons
-from mindgap.ops.variance import local_variance
-from mindgap.ops.variance_map import grid_over, variance_at
+from mindgap.ops.variance.by_k import grid_over, variance_at
+from mindgap.ops.variance.local import local_variance
 
 K = 7
 

@@ -13,10 +13,17 @@ from ops.test_variance import labels
 from torch.utils.data import WeightedRandomSampler
 
 from mindgap.core.errors import InputError
-from mindgap.ops.density import kernel_log_density, mixture_log_density, neighbor_log_density
-from mindgap.ops.variance import local_variance
-from mindgap.ops.variance_weights import VarianceWeights
-from mindgap.ops.weights import density_corrected, permuted, scale_weights, uniform
+from mindgap.ops.variance.estimator import VarianceWeights
+from mindgap.ops.variance.local import local_variance
+from mindgap.ops.variance.weights import (
+    density_corrected,
+    kernel_log_density,
+    mixture_log_density,
+    neighbor_log_density,
+    permuted,
+    scale_weights,
+    uniform,
+)
 
 RANDOM = np.random.default_rng(0)
 
@@ -57,7 +64,7 @@ def test_densities_of_a_gaussian() -> None:
     rows = torch.randn(3000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3 + 1000
     truth = torch.distributions.Normal(1000.0, 3.0).log_prob(rows).sum(1)
     middle = truth > truth.quantile(0.2)
-    from mindgap.ops.variance import local_variance
+    from mindgap.ops.variance.local import local_variance
 
     square = local_variance(rows, rows, k=60).square_distance
     for found in (neighbor_log_density(square, 60, 2), kernel_log_density(rows), mixture_log_density(rows, 2)):

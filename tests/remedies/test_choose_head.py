@@ -12,8 +12,7 @@ from torch import nn
 
 from mindgap.cli import main
 from mindgap.core.subject import Subject
-from mindgap.jobs.choose_head import choose_head
-from mindgap.jobs.retrain_head import retrain_head
+from mindgap.jobs.head.choose import choose_head, retrain_head
 
 SEARCH = {"max_weights": (2.0, 10.0), "ks": (3, 6)}
 

@@ -9,12 +9,12 @@ from torch.nn import functional as F
 
 from mindgap.core.errors import InputError, MissingExtraError
 from mindgap.core.subject import Subject
-from mindgap.ops.convex import solve_heads
-from mindgap.ops.variance import local_variance
-from mindgap.ops.variance_by_k import VarianceByK
+from mindgap.jobs.head.search import search_head
+from mindgap.jobs.head.trials import head_trials
+from mindgap.ops.convex.heads import solve_heads
+from mindgap.ops.variance.by_k import VarianceByK
+from mindgap.ops.variance.local import local_variance
 from mindgap.remedies.variance_weighting import VarianceWeighting
-from mindgap.runs.head_search import search_head
-from mindgap.training.head_trials import head_trials
 
 
 @pytest.mark.parametrize("decimals", [None, 0])

@@ -14,10 +14,10 @@ from cases import recipe
 from torch import Tensor, nn
 
 from mindgap.core.errors import InputError
-from mindgap.ops.perturbed_step import Perturbation, PerturbedStep
+from mindgap.ops.perturbed.step import Perturbation, PerturbedStep
 from mindgap.remedies import GradientClipping, Perturbed
+from mindgap.training.batches import batches_of
 from mindgap.training.fit import fit
-from mindgap.training.order import batches_of
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 
 SETTINGS = {"gamma": 2.0, "beta2": 5.0}

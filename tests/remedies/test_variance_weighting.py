@@ -13,9 +13,9 @@ from torch import nn
 from mindgap.core.errors import InputError, UnknownNameError
 from mindgap.core.remedy import Moment
 from mindgap.core.subject import Subject
-from mindgap.jobs.retrain_head import retrain_head
-from mindgap.ops.convex import solve_heads
-from mindgap.ops.variance import local_variance
+from mindgap.jobs.head.choose import retrain_head
+from mindgap.ops.convex.heads import solve_heads
+from mindgap.ops.variance.local import local_variance
 from mindgap.remedies.dropout import Dropout
 from mindgap.remedies.early_stopping import EarlyStopping
 from mindgap.remedies.variance_weighting import VarianceWeighting

@@ -4,10 +4,10 @@ import plotly.graph_objects as go
 import pytest
 
 from mindgap.core.result import Interval, Result
-from mindgap.report import charts, figures, spread_figures
-from mindgap.report.bounds_figure import bounds_chart
+from mindgap.report.pages.study import study_chart
 from mindgap.report.parts import Card, Classes, Layers, Spread
-from mindgap.report.study_figure import study_chart
+from mindgap.report.sections import overview, spread
+from mindgap.report.sections.bounds import bounds_chart
 from mindgap.report.style import clean
 
 
@@ -24,7 +24,7 @@ def valid(figure):
 
 
 def all_charts(report):
-    return [chart for section in charts.of_report(report).values() for chart in section]
+    return [chart for section in overview.of_report(report).values() for chart in section]
 
 
 def test_every_chart_of_a_report_is_a_valid_figure_with_words(report):
@@ -46,12 +46,12 @@ def test_the_data_cannot_end_its_script_element(report):
 
 
 def test_numbers_that_are_not_finite_become_gaps():
-    chart = charts.Chart(key="k", title="t", caption="", alt="a", figure={"data": [math.nan, math.inf], "layout": {}})
+    chart = overview.Chart(key="k", title="t", caption="", alt="a", figure={"data": [math.nan, math.inf], "layout": {}})
     assert chart.data == '{"data":[null,null],"layout":{}}'
 
 
 def test_the_gap_has_error_bars(report):
-    unseen, seen = figures.gap_bar(report.facts, report.gap)["data"]
+    unseen, seen = overview.gap_bar(report.facts, report.gap)["data"]
     assert unseen["x"][0] == report.gap.value
     assert unseen["x"][0] + unseen["error_x"]["array"][0] == pytest.approx(report.gap.interval.high)
     assert "error_x" not in seen
@@ -59,16 +59,16 @@ def test_the_gap_has_error_bars(report):
 
 def test_an_endless_interval_has_no_arms(report):
     endless = Result(name="gap", family="measure", value=0.1, interval=Interval(low=-math.inf, high=math.inf))
-    assert figures.gap_bar(report.facts, endless)["data"][0]["error_x"]["array"] == [0.0, 0.0]
+    assert overview.gap_bar(report.facts, endless)["data"][0]["error_x"]["array"] == [0.0, 0.0]
 
 
 def test_curves_that_were_not_recorded_are_not_drawn(report):
-    assert figures.training_curve((), "loss", report.facts) is None
-    assert figures.training_curve(({"epoch": 1.0, "running_loss": 2.0},), "error", report.facts) is None
+    assert overview.training_curve((), "loss", report.facts) is None
+    assert overview.training_curve(({"epoch": 1.0, "running_loss": 2.0},), "error", report.facts) is None
 
 
 def test_the_curve_of_the_test_error_has_its_interval(report):
-    band, *lines = valid(figures.training_curve(report.curves, "error", report.facts))["data"]
+    band, *lines = valid(overview.training_curve(report.curves, "error", report.facts))["data"]
     assert [line["name"] for line in lines] == ["train", "test"]
     assert len(band["y"]) == 2 * len(report.curves)
 
@@ -85,23 +85,23 @@ def test_only_the_largest_of_very_many_tensors_are_drawn():
     many = Layers(
         title="Norm", names=tuple(f"layer.{k}.weight" for k in range(99)), values=tuple(map(float, range(99)))
     )
-    (bars,) = valid(figures.layer_bars(many))["data"]
+    (bars,) = valid(overview.layer_bars(many))["data"]
     assert bars["x"] == [float(k) for k in range(59, 99)]
 
 
 def test_classes_without_samples_are_left_out_and_the_worst_of_many_are_kept():
     few = Classes(which="test", names=("a", "b"), wrong=(1, 0), total=(4, 0))
-    (bars,) = valid(spread_figures.class_errors(few))["data"]
+    (bars,) = valid(spread.class_errors(few))["data"]
     assert bars["y"] == [0.25]
-    assert spread_figures.confusion(few) is None
+    assert spread.confusion(few) is None
     many = Classes(which="test", names=tuple(map(str, range(50))), wrong=tuple(range(50)), total=(50,) * 50)
-    (bars,) = spread_figures.class_errors(many)["data"]
+    (bars,) = spread.class_errors(many)["data"]
     assert bars["text"][0] == "49: 49 of 50 wrong"
-    assert len(bars["y"]) == spread_figures.MOST_CLASSES
+    assert len(bars["y"]) == spread.MOST_CLASSES
 
 
 def test_a_spread_without_test_data_has_one_line():
-    (line,) = valid(spread_figures.spread_lines(Spread(quantity="loss", edges=(0.0, 1.0, 2.0), train=(1, 3))))["data"]
+    (line,) = valid(spread.spread_lines(Spread(quantity="loss", edges=(0.0, 1.0, 2.0), train=(1, 3))))["data"]
     assert line["y"] == [0.25, 0.75]
     assert line["error_y"]["array"][0] == pytest.approx(math.sqrt(0.25 * 0.75 / 4))
 

@@ -1,12 +1,12 @@
 import pytest
 
-from mindgap.core.registry import catalogue
-from mindgap.report.formula import mathml
+from mindgap.core.registry import catalog
+from mindgap.report.html import mathml
 
 
-@pytest.mark.parametrize("name", sorted(catalogue()))
+@pytest.mark.parametrize("name", sorted(catalog()))
 def test_every_formula_of_the_house_becomes_mathml(name):
-    formula = catalogue()[name].words().formula
+    formula = catalog()[name].words().formula
     assert mathml(formula).startswith("<math") or not formula
 
 

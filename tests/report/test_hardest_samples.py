@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 
 from mindgap.core.subject import Subject
-from mindgap.ops.pictures import LARGEST_SIDE, as_pictures, png
-from mindgap.report.samples import hardest
+from mindgap.ops.images import LARGEST_SIDE, as_pictures, png
+from mindgap.report.sections.samples import hardest
 
 
 def opened(address):

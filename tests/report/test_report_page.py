@@ -6,7 +6,8 @@ import pytest
 from mindgap import examine
 from mindgap.core import errors
 from mindgap.core.errors import MissingExtraError
-from mindgap.report import Report, figures
+from mindgap.report import Report
+from mindgap.report.sections import overview
 
 
 class Reader(html.parser.HTMLParser):
@@ -41,7 +42,7 @@ def page(report, tmp_path_factory):
 @pytest.fixture(scope="module")
 def body(page):
     """The page without Plotly's own five megabytes."""
-    return page.replace(figures.library(), "")
+    return page.replace(overview.library(), "")
 
 
 def test_sections_stand_in_order_and_the_contents_point_to_them(body, report):
@@ -100,7 +101,7 @@ def test_a_page_without_test_data_and_history(subject, tmp_path):
 
     bare = Subject(subject.model, subject.loss, subject.train)
     text = examine(bare, hardest=0).save(tmp_path / "bare.html").read_text(encoding="utf-8")
-    reader = Reader(text.replace(figures.library(), ""))
+    reader = Reader(text.replace(overview.library(), ""))
     assert {"verdict", "measures", "undefined"} <= set(reader.ids)
     assert not {"gap", "curves", "bounds", "samples"} & set(reader.ids)
 
@@ -108,7 +109,7 @@ def test_a_page_without_test_data_and_history(subject, tmp_path):
 def test_vectors_are_shown_as_rows(regression, tmp_path):
     text = examine(regression).save(tmp_path / "line.html").read_text(encoding="utf-8")
     assert "… 8 more" in text
-    assert "<img" not in text.replace(figures.library(), "")
+    assert "<img" not in text.replace(overview.library(), "")
 
 
 def test_the_notebook_gets_a_small_table(report):
@@ -120,7 +121,7 @@ def test_the_notebook_gets_a_small_table(report):
 
 @pytest.mark.parametrize("package", ["plotly", "latex2mathml"])
 def test_a_missing_package_is_one_sentence_and_the_rest_works(report, tmp_path, monkeypatch, package):
-    from mindgap.report.formula import mathml
+    from mindgap.report.html import mathml
 
     real = errors.importlib.import_module
 

@@ -1,7 +1,8 @@
 import pytest
 
 from mindgap import examine
-from mindgap.report import markdown, terminal
+from mindgap.report import markdown
+from mindgap.report import text as terminal
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 100, 400])

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.report.sampling_figures import cloud_of, densities, heat_map
-from mindgap.report.sampling_page import counts, sampling_html, sampling_page, settings_in_words
+from mindgap.report.pages.sampling import counts, sampling_html, sampling_page, settings_in_words
+from mindgap.report.pages.sampling_figures import cloud_of, densities, heat_map
 from mindgap.sampling import Box, Draw, Simplex, TaylorSampler
-from mindgap.sampling.draw import carried
+from mindgap.sampling.proposal import carried
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 OFF = ("gpu", "quic", "background-networking", "component-update", "sync", "extensions")

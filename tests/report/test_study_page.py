@@ -1,7 +1,8 @@
 import pytest
 
 from mindgap.core.errors import InputError
-from mindgap.report import figures, study_page
+from mindgap.report import study_page
+from mindgap.report.sections import overview
 from mindgap.runs.results import load_results
 
 CHART = {
@@ -37,7 +38,7 @@ def results(**changes):
 
 
 def body(path):
-    return path.read_text(encoding="utf-8").replace(figures.library(), "")
+    return path.read_text(encoding="utf-8").replace(overview.library(), "")
 
 
 def test_the_page_holds_table_chart_paper_and_cost(tmp_path):

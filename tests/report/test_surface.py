@@ -15,10 +15,9 @@ import plotly.graph_objects as go
 import pytest
 
 from mindgap.core.errors import InputError
-from mindgap.report.study import study_html
-from mindgap.report.study_figure import study_chart
-from mindgap.report.surface import FLOOR_SCALE, SCALE, levels, surface_words
-from mindgap.report.surface_still import MOST, View, _tint, surface_still
+from mindgap.report.pages.study import study_chart, study_html
+from mindgap.report.pages.surface import FLOOR_SCALE, SCALE, levels, surface_words
+from mindgap.report.pages.surface_still import MOST, View, _tint, surface_still
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 OFF = ("gpu", "quic", "background-networking", "component-update", "sync", "extensions")

@@ -2,14 +2,13 @@ import dataclasses
 
 import pytest
 
-from mindgap.core.registry import catalogue
+from mindgap.core.registry import catalog
 from mindgap.core.result import Interval, Result
 from mindgap.core.stats import proportion_interval
-from mindgap.report.curves import turning_point
-from mindgap.report.kinds import KINDS
 from mindgap.report.parts import Card, Facts
-from mindgap.report.sentences import samples_needed
-from mindgap.report.verdict import HEADLINES, judge
+from mindgap.report.verdict.diagnosis import KINDS
+from mindgap.report.verdict.facts import turning_point
+from mindgap.report.verdict.verdict import HEADLINES, judge, samples_needed
 from mindgap.report.wording import SPACE
 
 
@@ -166,10 +165,10 @@ def test_the_validation_loss_goes_before_the_test_loss():
     assert turning_point(curves).which == "validation"
 
 
-def test_remedies_come_from_the_catalogue():
+def test_remedies_come_from_the_catalog():
     remedies = {advice.remedy for advice in verdict(facts(0.0, 0.3)).advice} - {""}
     assert remedies
-    assert remedies <= set(catalogue("remedy"))
+    assert remedies <= set(catalog("remedy"))
     assert not {advice.remedy for advice in verdict(facts(0.0, 0.0, overlap=1.0)).advice} - {""}
 
 

@@ -11,14 +11,13 @@ from mindgap import examine
 from mindgap.core.subject import Subject
 from mindgap.data import two_moons
 from mindgap.nets import MLP
-from mindgap.ops.head import head_features
-from mindgap.ops.variance_weights import VarianceWeights
-from mindgap.report import Report, subject_variance
-from mindgap.report.subject_variance import variance_of
-from mindgap.report.variance import MOST, Cloud, look, weigh
-from mindgap.report.variance_charts import variance_charts
-from mindgap.report.variance_figures import plane_figure
-from mindgap.report.variance_parts import Heavy, Variance
+from mindgap.ops.models.head import head_features
+from mindgap.ops.variance.estimator import VarianceWeights
+from mindgap.report import Report
+from mindgap.report.sections.label_variance import subject as subject_variance
+from mindgap.report.sections.label_variance.figures import plane_figure, variance_charts
+from mindgap.report.sections.label_variance.subject import variance_of
+from mindgap.report.sections.label_variance.summary import MOST, Cloud, Heavy, Variance, look, weigh
 
 
 def clouds(count=60, wrong=()):

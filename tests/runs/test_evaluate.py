@@ -24,10 +24,10 @@ import pytest
 import torch
 
 from mindgap.core.errors import InputError, MindgapError
+from mindgap.jobs.sample.evaluate import Command, Evaluated, evaluate
+from mindgap.jobs.sample.evaluators import Job, Programs
+from mindgap.jobs.sample.program import run_program, running
 from mindgap.runs import LocalExecutor, SerialExecutor
-from mindgap.runs.evaluate import Command, Evaluated, evaluate
-from mindgap.runs.evaluate_kinds import Job, Programs
-from mindgap.runs.evaluate_program import run_program, running
 from mindgap.sampling import Box, TaylorSampler
 
 SQUARE = Box([0, 0], [1, 1])
@@ -375,7 +375,8 @@ def test_ctrl_c_keeps_what_is_done_and_ends_the_programs(name: str, seconds: int
 
 def test_a_wrapper_that_starts_after_the_stop_runs_nothing(tmp_path: Path) -> None:
     """The worker was killed when its wrapper had no number yet: the mark stops it; the next attempt is not hindered."""
-    from mindgap.runs import evaluate_program, evaluate_wrapper
+    from mindgap.jobs.sample import program as evaluate_program
+    from mindgap.jobs.sample import wrapper
 
     sim = program(tmp_path, f"echo run >> {tmp_path}/log; echo 1")
     with TaylorSampler(None, SQUARE, initial=1, session=tmp_path / "s.jsonl") as sampler:
@@ -384,8 +385,8 @@ def test_a_wrapper_that_starts_after_the_stop_runs_nothing(tmp_path: Path) -> No
         Path(attempt.stem).parent.mkdir()
         evaluate_program.stop(attempt.stem)
         order = json.dumps({**dataclasses.asdict(attempt), "parent": 0})
-        late = subprocess.run([sys.executable, evaluate_wrapper.__file__, order], check=False)
-        assert late.returncode == evaluate_wrapper.STOPPED
+        late = subprocess.run([sys.executable, wrapper.__file__, order], check=False)
+        assert late.returncode == wrapper.STOPPED
         assert not (tmp_path / "log").exists()
         assert evaluate(sampler, sampler.pending, Command(f"{sim} {{0}}")) == Evaluated(1, 0)
     assert (tmp_path / "log").read_text() == "run\n"
@@ -397,7 +398,7 @@ def test_a_wrapper_that_starts_after_the_stop_runs_nothing(tmp_path: Path) -> No
 DRIVER = """
 import sys
 from mindgap.runs import LocalExecutor
-from mindgap.runs.evaluate import Command, evaluate
+from mindgap.jobs.sample.evaluate import Command, evaluate
 from mindgap.sampling import Box, TaylorSampler
 
 if __name__ == "__main__":
@@ -429,7 +430,7 @@ def workers_of(pid: int) -> set[int]:
     found = set()
     for child in children(pid):
         try:
-            if b"evaluate_wrapper" not in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"sample/wrapper" not in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.add(child)
         except OSError:
             continue

@@ -56,7 +56,7 @@ def test_the_page_of_an_incomplete_sweep(toy, tmp_path):
 def test_an_unknown_study_has_a_page_without_words(toy, tmp_path, monkeypatch):
     results = saved(toy, tmp_path)
     monkeypatch.delitem(REGISTRY["study"], "toy-study")
-    monkeypatch.setattr("mindgap.core.registry.load", lambda: None)
+    monkeypatch.setattr("mindgap.core.registry.load_family", lambda family: None)
     assert results_page(results).startswith("# Squares\n\n| number |")
 
 

@@ -14,7 +14,7 @@ import pytest
 from mindgap.core.errors import InputError
 from mindgap.core.study import Trial
 from mindgap.runs import LocalExecutor, SerialExecutor, Store, sweep
-from mindgap.runs.files import default_store
+from mindgap.runs.sweep import default_store
 
 
 def serial(study, store=":memory:", **options):

@@ -13,9 +13,11 @@ import pytest
 import torch
 
 from mindgap.core.errors import InputError
+from mindgap.core.plain import canonical, restored
 from mindgap.core.study import Trial
-from mindgap.runs import code, trial_id
-from mindgap.runs.plain import canonical, restored
+from mindgap.runs import trial_id
+
+code = importlib.import_module("mindgap.runs.trial_id")
 
 
 def identity(toy, parameters=None, seed=0, **fields) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mindgap.core.errors import InputError, UnknownNameError
 from mindgap.sampling.domain import Box, Domain, Product, Simplex, Where
-from mindgap.sampling.starts import Start, levels, start_points
+from mindgap.sampling.initial_design import Start, levels, start_points
 
 KINDS = get_args(Start)
 BOX = Box([-1, 0, 5], [1, 10, 5.5])

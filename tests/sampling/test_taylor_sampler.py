@@ -17,8 +17,8 @@ from torch import Tensor
 
 from mindgap.core.errors import InputError, MindgapError
 from mindgap.sampling import Box, Draw, Interest, Simplex, TaylorSampler, Where, start_points
-from mindgap.sampling.draw import DENSITIES, carried, cell_shares, drawn
 from mindgap.sampling.journal import saved_settings
+from mindgap.sampling.proposal import DENSITIES, carried, cell_shares, drawn
 
 
 def steep(points: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ from torch import nn
 
 from mindgap.core.recipe import Recipe
 from mindgap.core.study import Trial
-from mindgap.studies import certificate_coverage
-from mindgap.studies.certificate_coverage import (
+from mindgap.studies.certificates import coverage
+from mindgap.studies.certificates.coverage import (
     FEATURES,
     NOISE,
     PROBLEMS,
@@ -20,7 +20,7 @@ from mindgap.studies.certificate_coverage import (
     half_space,
     half_space_risk,
 )
-from mindgap.training.certify import certify
+from mindgap.training.certify.job import certify
 
 
 def test_the_risk_by_the_angle_is_the_error_on_many_samples() -> None:
@@ -61,7 +61,7 @@ def test_failures_are_counted(monkeypatch) -> None:
     assert honest["risk"] == 1.0  # one half, twice
     for bound, failed in ((0.0, 2), (1.0, 0)):
         monkeypatch.setattr(
-            certificate_coverage,
+            coverage,
             "certify",
             lambda *given, bound=bound, **named: dataclasses.replace(certify(*given, **named), bound=bound),
         )

@@ -12,13 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core.study import Trial
-from mindgap.ops.pac_bayes_hessian import lemma3
-from mindgap.ops.plane_calculus import derivatives
-from mindgap.report.study_figure import study_chart
-from mindgap.studies.pacgen_figure1 import COLUMNS, PAIR, PacgenFigure1, _agrees
-from mindgap.studies.pacgen_toy import Toy
-from mindgap.studies.pacgen_toy_optima import SLIGHTLY, landscape, optima
-from mindgap.studies.pacgen_toy_scores import DELTA, ETA, bound8, noisy_loss, scores
+from mindgap.ops.pac_bayes.hessian import lemma3
+from mindgap.report.pages.study import study_chart
+from mindgap.studies.pacgen.calculus import derivatives
+from mindgap.studies.pacgen.figure1 import COLUMNS, PAIR, PacgenFigure1, _agrees
+from mindgap.studies.pacgen.optima import SLIGHTLY, landscape, optima
+from mindgap.studies.pacgen.toy import DELTA, ETA, Toy, bound8, noisy_loss, scores
 
 STUDY = PacgenFigure1(seeds=5, fresh=400, lines=61)
 

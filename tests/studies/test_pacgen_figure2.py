@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mindgap.core.study import Record, Trial
-from mindgap.studies.pacgen_figure2 import MIDDLE, RATE, TARGET, distance, network, reached, settings
-from mindgap.studies.pacgen_figure2_table import RIVALS, gap, table
+from mindgap.studies.pacgen.figure2 import MIDDLE, RATE, TARGET, distance, network, reached, settings
+from mindgap.studies.pacgen.figure2_table import RIVALS, gap, table
 
 
 def test_network_is_that_of_the_pytorch_example() -> None:

@@ -18,10 +18,10 @@ from mindgap.data import DataSet
 from mindgap.nets import LeNet5, WideResNet
 from mindgap.remedies.dropout import Dropout
 from mindgap.remedies.perturbed import Perturbed
-from mindgap.studies import perturbed_figure6
-from mindgap.studies.perturbed_arms import METHODS, PLAIN, accuracy, parts_of, trained, with_fresh_statistics
-from mindgap.studies.perturbed_figure6 import OLD_PLAIN, PerturbedFigure6, arms
-from mindgap.studies.perturbed_table import perturbed_table
+from mindgap.studies.perturbed import figure6
+from mindgap.studies.perturbed.arms import METHODS, PLAIN, accuracy, parts_of, trained, with_fresh_statistics
+from mindgap.studies.perturbed.figure6 import OLD_PLAIN, PerturbedFigure6, arms
+from mindgap.studies.perturbed.table import perturbed_table
 from mindgap.training.fit import fit
 
 
@@ -35,7 +35,7 @@ def pictures(size: int, test_size: int, seed: int) -> DataSet:
 
 @pytest.fixture
 def invented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(perturbed_figure6, "cifar10", pictures)
+    monkeypatch.setattr(figure6, "cifar10", pictures)
     yield
     parts_of.cache_clear()
 
@@ -75,7 +75,7 @@ def test_every_method_has_as_many_candidates_and_arms_differ_in_one_thing() -> N
 
 def test_dropout_sits_inside_the_blocks_and_changes_no_first_weight() -> None:
     plain, dropped = (
-        Recipe(model=lambda rate=rate: perturbed_figure6._network(10, 1, dropout=rate), train=([], [])).build(7)
+        Recipe(model=lambda rate=rate: figure6._network(10, 1, dropout=rate), train=([], [])).build(7)
         for rate in (0.0, 0.3)
     )
     assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), dropped.parameters(), strict=True))
@@ -220,7 +220,7 @@ def test_tiny_runs_and_the_weights_do_not_depend_on_the_test_part(monkeypatch: p
         assert data.test_inputs is not None
         return dataclasses.replace(data, test_inputs=data.test_inputs.flip(0))
 
-    monkeypatch.setattr(perturbed_figure6, "cifar10", changed)
+    monkeypatch.setattr(figure6, "cifar10", changed)
     other = study.run(trial)
     assert other["curves"]["validation"] == found["curves"]["validation"]
     assert other["curves"]["train"] == found["curves"]["train"]
@@ -231,9 +231,7 @@ def test_the_published_arm_keeps_its_rate(monkeypatch: pytest.MonkeyPatch) -> No
     recipes: dict[str, Recipe] = {}
     study = PerturbedFigure6().tiny()
     for arm in arms():
-        monkeypatch.setattr(
-            perturbed_figure6, "trained", lambda recipe, *_, name=arm.name: recipes.setdefault(name, recipe)
-        )
+        monkeypatch.setattr(figure6, "trained", lambda recipe, *_, name=arm.name: recipes.setdefault(name, recipe))
         study.run(Trial(parameters={"arm": arm.name}))
     old, own = recipes["PerturbedOPT, published"], recipes[PLAIN]
     assert (old.learning_rate, old.batch_size, old.schedule) == (1e-4, 128, None)

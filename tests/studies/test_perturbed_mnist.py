@@ -13,9 +13,9 @@ from mindgap.data import DataSet
 from mindgap.remedies.dropout import Dropout
 from mindgap.remedies.perturbed import Perturbed
 from mindgap.remedies.sam import SAM
-from mindgap.studies import perturbed_mnist
-from mindgap.studies.perturbed_arms import METHODS, PLAIN, parts_of
-from mindgap.studies.perturbed_mnist import PerturbedMnist, arms
+from mindgap.studies.perturbed import mnist
+from mindgap.studies.perturbed.arms import METHODS, PLAIN, parts_of
+from mindgap.studies.perturbed.mnist import PerturbedMnist, arms
 
 
 def digits(size: int, test_size: int, seed: int) -> DataSet:
@@ -29,7 +29,7 @@ def digits(size: int, test_size: int, seed: int) -> DataSet:
 
 @pytest.fixture
 def invented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(perturbed_mnist, "mnist", digits)
+    monkeypatch.setattr(mnist, "mnist", digits)
     yield
     parts_of.cache_clear()
 

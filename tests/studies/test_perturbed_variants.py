@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mindgap.core.arguments import generator
+from mindgap.core.checks import generator
 from mindgap.core.study import Record, Trial
-from mindgap.ops.perturbed_step import Perturbation, PerturbedStep
-from mindgap.studies import noisy_networks as together
-from mindgap.studies.noisy_networks import Arm, Noise, Plan, errors, outputs, train
-from mindgap.studies.perturbed_variants import ARMS, LOADERS, PerturbedVariants
+from mindgap.ops.perturbed.step import Perturbation, PerturbedStep
+from mindgap.studies.perturbed import noisy_networks as together
+from mindgap.studies.perturbed.noisy_networks import Arm, Noise, Plan, errors, outputs, train
+from mindgap.studies.perturbed.variants import ARMS, LOADERS, PerturbedVariants
 
 PLAN = Plan(width=5, epochs=3, batch_size=8, learning_rate=0.01)
 SEEDS, SAMPLES, FEATURES = 3, 24, 4

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mindgap.studies import TbsFigure3
-from mindgap.studies.tbs_table4 import RESAMPLED
+from mindgap.studies.tbs.table4 import RESAMPLED
 
 
 def test_counts_and_curves() -> None:

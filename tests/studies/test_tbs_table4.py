@@ -9,10 +9,10 @@ from torch import nn
 
 from mindgap.core.stats import paired
 from mindgap.core.study import Trial
-from mindgap.ops.taylor import taylor_metric
+from mindgap.ops.taylor.metric import taylor_metric
 from mindgap.studies import TbsTable4
-from mindgap.studies.tbs_parts import against, keras_mlp
-from mindgap.studies.tbs_table4 import ADAPTIVE, ARMS, BOX, FUNCTIONS, RESAMPLED, arm_points
+from mindgap.studies.tbs.shared import against, keras_mlp
+from mindgap.studies.tbs.table4 import ADAPTIVE, ARMS, BOX, FUNCTIONS, RESAMPLED, arm_points
 
 
 def test_functions_and_their_interest_are_those_that_are_stated() -> None:

@@ -8,9 +8,9 @@ import torch
 from mindgap.core.study import Trial
 from mindgap.data.bateman import bateman
 from mindgap.studies import TbsFigure4, TbsTable5
-from mindgap.studies.tbs_bateman import DEFAULT, PUBLISHED, SOBOL, arm_points, arms, scaled, system, trained
-from mindgap.studies.tbs_bateman import worst_over_time as worst
-from mindgap.studies.tbs_figure4 import _sums
+from mindgap.studies.tbs.bateman import DEFAULT, PUBLISHED, SOBOL, arm_points, arms, scaled, system, trained
+from mindgap.studies.tbs.bateman import worst_over_time as worst
+from mindgap.studies.tbs.figure4 import _sums
 
 
 @pytest.mark.parametrize("species", [1, 3])

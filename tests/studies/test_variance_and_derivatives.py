@@ -7,7 +7,7 @@ import torch
 
 from mindgap.core.study import Trial
 from mindgap.studies import VarianceAndDerivatives
-from mindgap.studies.variance_and_derivatives import _moments
+from mindgap.studies.vbsw.variance_and_derivatives import _moments
 
 
 def test_quadrature_equals_the_closed_form_of_a_sine() -> None:

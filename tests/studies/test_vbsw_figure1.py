@@ -12,9 +12,9 @@ import torch
 from mindgap.core.errors import InputError
 from mindgap.core.study import Trial
 from mindgap.data import two_moons
-from mindgap.ops.variance import local_variance
-from mindgap.report.study_figure import study_chart
-from mindgap.studies.vbsw_figure1 import ARMS, WHERE, VbswFigure1, _accuracy
+from mindgap.ops.variance.local import local_variance
+from mindgap.report.pages.study import study_chart
+from mindgap.studies.vbsw.figure1 import ARMS, WHERE, VbswFigure1, _accuracy
 from mindgap.training.fit import fit
 
 STUDY = VbswFigure1(splits=2, seeds=3, epochs=15)

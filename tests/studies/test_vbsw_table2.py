@@ -14,14 +14,13 @@ from mindgap.core.errors import DataUnavailableError, InputError
 from mindgap.core.recipe import Recipe
 from mindgap.core.study import Trial
 from mindgap.data import DataSet
-from mindgap.ops.convex import solve_heads
-from mindgap.ops.convex_minibatch import Minibatch
-from mindgap.ops.variance import local_variance
-from mindgap.studies.vbsw_table2 import LOADERS, PUBLISHED, SETTINGS, VbswTable2
+from mindgap.ops.convex.heads import solve_heads
+from mindgap.ops.convex.minibatch import Minibatch
+from mindgap.ops.variance.local import local_variance
+from mindgap.studies.vbsw.head_table import AGAINST, BASE, COLUMNS, head_table
+from mindgap.studies.vbsw.heads import EXACT, MINIBATCH, HeadParts, exact_arms, head_parts, head_weights, minibatch_arms
+from mindgap.studies.vbsw.table2 import LOADERS, PUBLISHED, SETTINGS, VbswTable2
 from mindgap.training.fit import fit
-from mindgap.training.head_arms import EXACT, MINIBATCH, exact_arms, head_weights, minibatch_arms
-from mindgap.training.head_parts import HeadParts, head_parts
-from mindgap.training.head_table import AGAINST, BASE, COLUMNS, head_table
 
 GRID = [(2.0, 5), (10.0, 5), (40.0, 10)]
 

@@ -15,11 +15,10 @@ import torch
 from mindgap.core.errors import DataUnavailableError
 from mindgap.core.study import Trial
 from mindgap.data import DataSet
-from mindgap.ops.weights import scale_weights
+from mindgap.ops.variance.weights import scale_weights
 from mindgap.studies import VbswTable3
-from mindgap.studies.vbsw_table3_parts import Parts, Weights, rows_of
-from mindgap.studies.vbsw_table3_rows import COLUMNS, METRICS, summary
-from mindgap.studies.vbsw_table3_scores import scores
+from mindgap.studies.vbsw.table3 import scores
+from mindgap.studies.vbsw.table3_table import COLUMNS, METRICS, Parts, Weights, rows_of, summary
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "glue"
 WORDS = ("cat", "dog", "bird", "house", "tree", "runs", "sits", "sleeps", "red", "big", "old", "small")

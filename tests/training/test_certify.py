@@ -15,9 +15,9 @@ from mindgap import Certificate, Recipe, Subject, certify
 from mindgap.core.errors import InputError, MindgapError
 from mindgap.core.split import as_split
 from mindgap.nets import MLP
-from mindgap.ops.pac_bayes import small_kl
-from mindgap.training.certify_data import JoinedSplit
-from mindgap.training.certify_posterior import OBJECTIVES
+from mindgap.ops.pac_bayes.bounds import small_kl
+from mindgap.training.certify.material import JoinedSplit
+from mindgap.training.certify.posterior import OBJECTIVES
 
 QUICK: dict[str, Any] = {"epochs": 1, "draws": 500, "batch_size": 32}
 

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 from mindgap.core.recipe import Recipe
 from mindgap.nets import MLP, LeNet5
+from mindgap.training.batches import batches_of
 from mindgap.training.ensemble import ensemble
-from mindgap.training.order import batches_of
 from mindgap.training.vectorized.block import Block, Settings
-from mindgap.training.vectorized.groups import groups_of
-from mindgap.training.vectorized.members import members_of
+from mindgap.training.vectorized.members import groups_of, members_of
 
 SEEDS = (3, 5, 1_000_000)
 RANDOM = torch.Generator().manual_seed(0)
@@ -249,8 +248,8 @@ def test_blocks_do_not_matter() -> None:
 
 
 def test_batches_that_do_not_fit_an_epoch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mindgap.training.vectorized.columns._EPOCH_NUMBERS", 10)
+    monkeypatch.setattr("mindgap.training.vectorized.batches._EPOCH_NUMBERS", 10)
     for narrow in (0, 16):
-        monkeypatch.setattr("mindgap.training.vectorized.columns._NARROW", narrow)
+        monkeypatch.setattr("mindgap.training.vectorized.batches._NARROW", narrow)
         recipe = Recipe(model=MODELS["Dense"], train=(INPUTS, TARGETS["mse"]), loss="mse", epochs=3, batch_size=6)
         assert agrees(recipe, WEIGHTS)

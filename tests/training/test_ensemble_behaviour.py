@@ -19,7 +19,7 @@ from mindgap.remedies import Dropout, EarlyStopping, GradientClipping, WeightDec
 from mindgap.training.ensemble import SequentialNotice, ensemble
 from mindgap.training.fit import fit
 from mindgap.training.fitted import Fitted
-from mindgap.training.vectorized.drive import Drive
+from mindgap.training.vectorized.loop import Drive
 
 SEEDS = (1, 2, 7)
 RANDOM = torch.Generator().manual_seed(0)

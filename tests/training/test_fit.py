@@ -12,8 +12,8 @@ from mindgap.core.remedy import Moment, Remedy
 from mindgap.measures import ParameterNorm
 from mindgap.nets import MLP
 from mindgap.remedies import Dropout, EarlyStopping, GradientClipping, WeightDecay
+from mindgap.training.batches import batches_of
 from mindgap.training.fit import fit
-from mindgap.training.order import batches_of
 from mindgap.training.probe import Probe
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from mindgap import Recipe, fit
 from mindgap.core.errors import InputError
 from mindgap.nets import MLP
-from mindgap.training import own_data
-from mindgap.training.own_data import fit_own_data
+from mindgap.training import separate_data
+from mindgap.training.separate_data import fit_own_data
 
 MODEL = functools.partial(MLP, (2, 6, 5, 2), "relu")
 
@@ -25,7 +25,7 @@ def samples(members: int, count: int) -> tuple[Tensor, Tensor]:
 def test_every_member_equals_a_fit_of_its_own(
     batch_size: int | None, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_data, "AT_ONCE", at_once)
+    monkeypatch.setattr(separate_data, "AT_ONCE", at_once)
     inputs, targets = samples(3, 20)
     seeds = [4, 0, 9]
     together = fit_own_data(MODEL, inputs, targets, seeds, epochs=30, batch_size=batch_size, learning_rate=0.01)

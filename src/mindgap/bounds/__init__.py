@@ -1,5 +1,6 @@
-"""Bounds: theorems with all their constants; one file, one theorem."""
+"""Bounds: theorems with all their constants; one file is one theorem."""
 
-from mindgap.core.registry import publish
+from mindgap._lazy import lazy
+from mindgap.core.registry import own_specs
 
-__all__ = publish(__name__)
+lazy(__name__, lambda: own_specs("bound"))

@@ -1,4 +1,4 @@
-# Written by mindgap.core.stubs; do not edit.
+# Written by `make generate`; do not edit.
 from mindgap.bounds.binomial_tail import BinomialTail as BinomialTail
 from mindgap.bounds.kl_inverse import KlInverse as KlInverse
 from mindgap.bounds.pac_bayes_catoni import PacBayesCatoni as PacBayesCatoni

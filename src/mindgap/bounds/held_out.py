@@ -7,7 +7,7 @@ import abc
 from mindgap.core.bound import Bound
 from mindgap.core.measure import Undefined
 from mindgap.core.subject import Subject
-from mindgap.ops.overlap import overlap
+from mindgap.ops.samples import overlap
 
 TOLERATED = 0.1  # natural duplicates occur in discrete data; a larger share is no accident
 

@@ -11,13 +11,12 @@ import torch
 
 from mindgap.core.bound import Bound, Terms, as_estimate
 from mindgap.core.measure import Estimate, Undefined
-from mindgap.core.options import option
+from mindgap.core.spec import option
 from mindgap.core.stats import standard_error
 from mindgap.core.subject import Subject
-from mindgap.ops.pac_bayes import monte_carlo
-from mindgap.ops.pac_bayes_divergence import gaussian_kl
-from mindgap.ops.parameters import displacement
-from mindgap.ops.perturbation import perturbed_errors
+from mindgap.ops.models.parameters import displacement
+from mindgap.ops.pac_bayes.bounds import gaussian_kl, monte_carlo
+from mindgap.ops.pac_bayes.noisy_errors import perturbed_errors
 
 
 class PacBayesBound(Bound, abc.ABC, abstract=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mindgap.bounds.pac_bayes import PacBayesBound
-from mindgap.core.options import option
-from mindgap.ops.pac_bayes import catoni
+from mindgap.core.spec import option
+from mindgap.ops.pac_bayes.bounds import catoni
 
 
 class PacBayesCatoni(PacBayesBound):

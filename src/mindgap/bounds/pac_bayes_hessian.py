@@ -10,10 +10,10 @@ from torch import Tensor
 
 from mindgap.core.bound import Bound, Terms
 from mindgap.core.measure import Undefined
-from mindgap.core.options import option
+from mindgap.core.spec import option
 from mindgap.core.subject import Subject
-from mindgap.ops import pac_bayes_curvature as local
-from mindgap.ops.pac_bayes_hessian import theorem2, uniform_scales
+from mindgap.ops.pac_bayes import hessian as local
+from mindgap.ops.pac_bayes.hessian import theorem2, uniform_scales
 
 
 class PacBayesHessian(Bound):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mindgap.bounds.pac_bayes import PacBayesBound
-from mindgap.ops.pac_bayes import small_kl
+from mindgap.ops.pac_bayes.bounds import small_kl
 
 
 class PacBayesKl(PacBayesBound):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mindgap.bounds.pac_bayes import PacBayesBound
-from mindgap.ops.pac_bayes import quadratic
+from mindgap.ops.pac_bayes.bounds import quadratic
 
 
 class PacBayesQuadratic(PacBayesBound):

@@ -8,7 +8,7 @@ from typing import Any
 
 from mindgap.bounds.held_out import HeldOutBound
 from mindgap.core.bound import Terms
-from mindgap.core.options import option
+from mindgap.core.spec import option
 from mindgap.core.subject import Subject
 
 

@@ -75,7 +75,7 @@ class Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
 
     def __call__(self, parser: Any, namespace: Any, values: Any, _: str | None = None) -> None:
         name = values[0]
-        module = importlib.import_module(f"mindgap.cli.{name}_command")
+        module = importlib.import_module(f"mindgap.cli.commands.{name}")
         command = Parser(prog=f"{parser.prog} {name}", description=module.__doc__)
         module.add(command)
         command.parse_args(values[1:], namespace)

@@ -1,1 +1,1 @@
-"""The vocabulary: what is examined, what examines it, and what comes out."""
+"""The vocabulary: what is examined, what examines it, and what comes out; no algorithm."""

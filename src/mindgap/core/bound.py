@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from mindgap.core.errors import InputError
 from mindgap.core.measure import Estimate, Measure
-from mindgap.core.options import option
 from mindgap.core.result import Result
+from mindgap.core.spec import option
 from mindgap.core.subject import Subject
 
 

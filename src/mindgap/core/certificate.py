@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from mindgap.core.errors import InputError
-from mindgap.core.json_numbers import plain, unworded
+from mindgap.core.plain import plain, unworded
 
 SCHEMA = 1
 THEOREMS = {
@@ -120,7 +120,7 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain data that JSON can hold, without the model."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "model"}
-        return {"schema": SCHEMA, "verdict": self.verdict, **{name: plain(value) for name, value in fields.items()}}
+        return {"schema": SCHEMA, "verdict": self.verdict, **plain(fields, fallback=repr)}
 
     def to_json(self) -> str:
         """One line of strict JSON."""

@@ -9,11 +9,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import options
+from mindgap.core import spec
 from mindgap.core.errors import InputError, unknown_name
 from mindgap.core.loss import Loss, Task, as_loss
-from mindgap.core.options import option
 from mindgap.core.purity import seeded
+from mindgap.core.spec import option
 from mindgap.core.split import Split, as_split
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
@@ -53,7 +53,7 @@ class Recipe:
     name: str = ""
 
     def __post_init__(self) -> None:
-        options.check(self)
+        spec.check(self)
         if not callable(self.model) or isinstance(self.model, nn.Module):
             raise InputError(
                 f"Recipe.model must be a function that makes a new model, got {type(self.model).__name__}. "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-import sys
 import warnings
 from importlib import metadata
 
@@ -13,7 +12,7 @@ from mindgap.core.errors import unknown_name
 from mindgap.core.spec import REGISTRY, Spec
 
 ENTRY_POINTS = "mindgap.specs"
-ROOMS = {
+FAMILIES = {
     "measure": "mindgap.measures",
     "bound": "mindgap.bounds",
     "remedy": "mindgap.remedies",
@@ -21,51 +20,70 @@ ROOMS = {
 }
 
 
-def walk(package_name: str) -> None:
-    """Import a module and, if it is a package, all that lies in its folder."""
-    package = importlib.import_module(package_name)
+def walk(name: str) -> None:
+    """Import a module and, if it is a package, everything in its folder and the folders below."""
+    package = importlib.import_module(name)
     for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
-        importlib.import_module(f"{package_name}.{module.name}")
-
-
-def publish(package_name: str) -> list[str]:
-    """Import a family's folder and put the specs found there into its namespace; returns ``__all__``."""
-    walk(package_name)
-    found = {
-        cls.__name__: cls
-        for shelf in REGISTRY.values()
-        for cls in shelf.values()
-        if cls.__module__.startswith(package_name + ".")
-    }
-    vars(sys.modules[package_name]).update(found)
-    return sorted(found)
+        walk(f"{name}.{module.name}")
 
 
 @functools.cache
-def load() -> None:
-    """Import the house's own families and what installed third parties add under ``mindgap.specs``."""
-    for room in ROOMS.values():
-        importlib.import_module(room)
+def load_family(family: str) -> None:
+    """Import one family of the package, and nothing of the others."""
+    walk(FAMILIES[family])
+
+
+@functools.cache
+def load_plugins() -> None:
+    """Import what installed third parties add under the entry-point group ``mindgap.specs``."""
     for entry in metadata.entry_points(group=ENTRY_POINTS):
         try:
             walk(entry.value)
-        except Exception as error:  # a broken plug-in must not take the house down
-            warnings.warn(f"The plug-in {entry.name!r} ({entry.value}) could not be loaded: {error}", stacklevel=2)
+        except Exception as error:  # a broken plug-in must not break the package
+            warnings.warn(
+                f"The plug-in {entry.name!r} ({entry.value}) could not be loaded: {error}",
+                stacklevel=2,
+            )
 
 
-def catalogue(family: str | None = None) -> dict[str, type[Spec]]:
-    """Every spec of a family (or of all) by name, in alphabetical order."""
-    load()
-    if family is not None and family not in ROOMS:
-        raise unknown_name("family", family, ROOMS)
-    shelves = [REGISTRY.get(family, {})] if family else [REGISTRY.get(name, {}) for name in ROOMS]
-    return {name: cls for shelf in shelves for name, cls in sorted(shelf.items())}
+def catalog(family: str | None = None) -> dict[str, type[Spec]]:
+    """List every spec by name, in alphabetical order.
+
+    Args:
+        family: ``"measure"``, ``"bound"``, ``"remedy"`` or ``"study"``; all of them if None. Only the modules of
+            that family are imported.
+
+    >>> "gap" in catalog("measure"), "gap" in catalog("bound")
+    (True, False)
+    """
+    if family is not None and family not in FAMILIES:
+        raise unknown_name("family", family, FAMILIES)
+    wanted = [family] if family else list(FAMILIES)
+    for name in wanted:
+        load_family(name)
+    load_plugins()
+    return {name: cls for shelf in wanted for name, cls in sorted(REGISTRY.get(shelf, {}).items())}
 
 
 def find(name: str, family: str | None = None) -> type[Spec]:
-    """The spec of that name; a misspelt one raises with the near name."""
-    known = catalogue(family)
-    plain = name.replace("_", "-").lower()
-    if plain not in known:
+    """Look a spec up by name; a misspelled name raises with the nearest known one.
+
+    Args:
+        name: The name, with hyphens or underscores.
+        family: The family to look in; all if None.
+
+    >>> find("parameter_norm").__name__
+    'ParameterNorm'
+    """
+    known = catalog(family)
+    hyphenated = name.replace("_", "-").lower()
+    if hyphenated not in known:
         raise unknown_name(family or "name", name, known)
-    return known[plain]
+    return known[hyphenated]
+
+
+def own_specs(family: str) -> dict[str, type[Spec]]:
+    """The specs of this package's own family by class name: what ``mindgap.measures`` and its like offer."""
+    load_family(family)
+    own = [cls for cls in REGISTRY[family].values() if cls.__module__.startswith(FAMILIES[family] + ".")]
+    return {cls.__name__: cls for cls in sorted(own, key=lambda cls: cls.__name__)}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self, cast
 
 from mindgap.core.errors import InputError
-from mindgap.core.json_numbers import plain, unworded
+from mindgap.core.plain import fields_of, plain, unworded
 
 Status = Literal["exact", "estimate", "heuristic", "undefined"]
 SCHEMA = 1
@@ -68,7 +68,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that JSON can hold; numbers that JSON lacks become words."""
-        return cast("dict[str, Any]", plain({"schema": SCHEMA, **dataclasses.asdict(self)}))
+        return cast("dict[str, Any]", plain({"schema": SCHEMA, **fields_of(self)}, fallback=repr))
 
     def to_json(self) -> str:
         """One line of strict JSON."""

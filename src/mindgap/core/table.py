@@ -15,7 +15,7 @@ class Table:
     ``charts`` are plain data with a ``kind``: ``"line"`` and ``"bar"`` (series with intervals), ``"heat"`` (a map
     around zero), ``"plane"`` (a map with points and lines where ``contours`` are zero), ``"surface"`` (heights ``z``
     over ``x`` and ``y`` to be turned by hand, in the colours of another map ``color``, above a coloured ``floor`` and
-    with ``marks``; see ``mindgap.report.surface``) and ``"gallery"`` (``pictures``, each a PNG data ``address`` and a
+    with ``marks``; see ``mindgap.report.pages.surface``) and ``"gallery"`` (``pictures``, each a PNG data ``address`` and a
     ``caption``). ``"wide": False`` lets two charts stand side by side.
     """
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.arguments import number
+from mindgap.core.checks import number
 from mindgap.core.errors import InputError, require
 
 Numbers = Sequence[float] | Tensor

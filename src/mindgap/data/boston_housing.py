@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mindgap.data.damage import damaged, reading
-from mindgap.data.dataset import DataSet
+from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.download import Remote
 from mindgap.data.store import obtain
 from mindgap.data.tables import Numbers, check_finite, random_mask, regression
@@ -23,6 +23,7 @@ SOURCE = (
 )
 
 
+@dataset("boston")
 def boston(test_size: int = 102, seed: int = 0) -> DataSet:
     """506 districts of Boston: 13 features, median house value in thousands of dollars; a random split."""
     path = obtain(FILE, REMOTE)

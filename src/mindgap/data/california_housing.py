@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mindgap.data.damage import reading
-from mindgap.data.dataset import DataSet
+from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.download import Remote
 from mindgap.data.store import find, obtain_from_archive
 from mindgap.data.tables import Numbers, check_finite, random_mask, read_npz, regression
@@ -25,6 +25,7 @@ SOURCE = "Pace and Barry, Sparse spatial autoregressions (1997)."
 ROWS = 20_640
 
 
+@dataset("california")
 def california(test_size: int = 4128, seed: int = 0) -> DataSet:
     """20,640 districts of California: 8 features, median house value in 100,000 dollars; a random split."""
     inputs, targets = _tables()

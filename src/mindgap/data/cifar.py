@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from mindgap.data.damage import damaged, reading
-from mindgap.data.dataset import DataSet
+from mindgap.data.dataset import DataSet, dataset
+from mindgap.data.digits import Bytes, pictures
 from mindgap.data.download import Remote
-from mindgap.data.pictures import Bytes, pictures
 from mindgap.data.store import obtain_from_archive
 
 ARCHIVE = Remote("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", md5="c32a1d4ab5d03f1284b67883e8d87530")
@@ -20,6 +20,7 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 SOURCE = "Krizhevsky, Learning multiple layers of features from tiny images (2009)."
 
 
+@dataset("cifar10")
 def cifar10(size: int | None = None, test_size: int | None = None, seed: int = 0) -> DataSet:
     """50,000 + 10,000 colour pictures of shape (3, 32, 32) in [0, 1], of ten kinds of things.
 

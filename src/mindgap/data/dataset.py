@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from mindgap.core.arguments import choice, integer
+from mindgap.core.checks import choice, integer
 from mindgap.core.errors import InputError
-from mindgap.data.scaling import moments, standardize
-from mindgap.data.splits import stratified_split
+from mindgap.data.splits import moments, standardize, stratified_split
 
 TASKS = ("classification", "regression")
 Texts = tuple[tuple[str, ...], ...]
@@ -124,3 +123,26 @@ def _check_lengths(name: str, inputs: Tensor, targets: Tensor | None, texts: Tex
                 f"{name} and their {what} must have the same length, got {len(inputs)} and {len(values)}. "
                 "Drop the samples that miss one."
             )
+
+
+Loader = Callable[..., DataSet]
+LOADERS: dict[str, Loader] = {}
+
+
+def dataset(name: str) -> Callable[[Loader], Loader]:
+    """Register the function below as the data set called ``name``, here or in a plug-in.
+
+    >>> @dataset("two-dots")
+    ... def two_dots() -> DataSet:
+    ...     return DataSet("two-dots", torch.zeros(2, 1), torch.tensor([0, 1]))
+    >>> LOADERS.pop("two-dots")().name
+    'two-dots'
+    """
+
+    def register(loader: Loader) -> Loader:
+        known = LOADERS.setdefault(name, loader)
+        if (known.__module__, known.__qualname__) != (loader.__module__, loader.__qualname__):
+            raise TypeError(f"Two data sets are called {name!r}: {known.__module__} and {loader.__module__}.")
+        return loader
+
+    return register

@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import os
 import ssl
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.core.errors import DataUnavailableError
+from mindgap.core.progress import Progress
 
 CHUNK = 1 << 20
 ATTEMPTS = 3
@@ -101,7 +103,7 @@ def _save(response: Any, part: Path, have: int) -> bool:
     with part.open("ab" if have else "wb") as file, _progress(part, have, total) as bar:
         while chunk := response.read(CHUNK):
             file.write(chunk)
-            bar.update(len(chunk))
+            bar.advance(by=len(chunk))
         file.flush()
         os.fsync(file.fileno())
         return total is None or file.tell() == total
@@ -180,9 +182,6 @@ def taking_turns(target: Path) -> Iterator[None]:
         yield
 
 
-def _progress(part: Path, have: int, total: int | None) -> Any:
+def _progress(part: Path, have: int, total: int | None) -> Progress:
     """Bar with the time left on a terminal, nothing elsewhere."""
-    from tqdm import tqdm
-
-    name = part.name.removesuffix(".part")
-    return tqdm(desc=name, initial=have, total=total, unit="B", unit_scale=True, disable=None)
+    return Progress(total, done=have, unit="B", title=part.name.removesuffix(".part"), shown=sys.stderr.isatty())

@@ -9,15 +9,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mindgap.core.arguments import choice, generator, integer, number
+from mindgap.core.checks import choice, generator, integer, number
 from mindgap.core.errors import InputError
-from mindgap.data.dataset import DataSet
+from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.noise import label_noise
 
 TEACHER_ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 CALIBRATION = 4096  # inputs on which a teacher's outputs are centred, so that no class is empty by bad luck
 
 
+@dataset("two-moons")
 def two_moons(size: int = 300, test_size: int = 1000, noise: float = 0.1, grid: bool = False, seed: int = 0) -> DataSet:
     """Two interleaving half circles with normal noise, in scikit-learn's parametrisation.
 
@@ -63,6 +64,7 @@ def heteroscedastic_std(inputs: Tensor, noise: float = 0.5) -> Tensor:
     return noise * (3 + 2 * inputs) / 5
 
 
+@dataset("heteroscedastic")
 def heteroscedastic(size: int = 200, test_size: int = 1000, noise: float = 0.5, seed: int = 0) -> DataSet:
     """One-dimensional regression whose noise grows with x: y = sin(πx) + (3 + 2x)/5 · noise · ε, x uniform in [-1, 1].
 
@@ -81,6 +83,7 @@ def heteroscedastic(size: int = 200, test_size: int = 1000, noise: float = 0.5, 
     return DataSet("heteroscedastic", *parts, task="regression", feature_names=("x",), facts=facts)
 
 
+@dataset("teacher")
 def teacher(
     size: int = 1000,
     test_size: int = 1000,

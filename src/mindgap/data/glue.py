@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from mindgap.data.damage import damaged, reading
-from mindgap.data.dataset import DataSet, Texts
+from mindgap.data.dataset import DataSet, Texts, dataset
 from mindgap.data.download import Remote
 from mindgap.data.store import cache_folder, find, obtain, obtain_from_archive
-from mindgap.data.vocabulary import Vocabulary
+from mindgap.data.text.vocabulary import Vocabulary
 
 HOST = "https://dl.fbaipublicfiles.com/"
 SOURCE = "Wang et al., GLUE (2019)"
@@ -41,16 +41,19 @@ MRPC = Task("mrpc", "MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), 3
 STSB = Task("stsb", "STS-B", ("sentence1", "sentence2"), "score", None, 5749, 1500, "Cer et al. (2017)")
 
 
+@dataset("rte")
 def rte(vocabulary: int = 5000, length: int = 128) -> DataSet:
     """2,490 + 277 pairs of sentences: does the first entail the second? The test part is GLUE's development part."""
     return _load(RTE, vocabulary, length)
 
 
+@dataset("mrpc")
 def mrpc(vocabulary: int = 5000, length: int = 128) -> DataSet:
     """3,668 + 408 pairs of sentences: do they mean the same? The test part is GLUE's development part."""
     return _load(MRPC, vocabulary, length)
 
 
+@dataset("stsb")
 def stsb(vocabulary: int = 5000, length: int = 128) -> DataSet:
     """5,749 + 1,500 pairs of sentences with their likeness from 0 to 5. The test part is GLUE's development part."""
     return _load(STSB, vocabulary, length)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mindgap.core.arguments import choice, generator, integer, number
+from mindgap.core.checks import choice, generator, integer, number
 from mindgap.core.errors import InputError
-from mindgap.data.dataset import DataSet
+from mindgap.data.dataset import DataSet, dataset
 
 OPERATIONS = ("+", "-", "*", "/")
 SOURCE = "After Power, Burda, Edwards, Babuschkin and Misra (2022), Grokking, arXiv:2201.02177."
 
 
+@dataset("modular")
 def modular_arithmetic(modulus: int = 97, operation: str = "+", train_fraction: float = 0.5, seed: int = 0) -> DataSet:
     """All equations a ∘ b = c modulo ``modulus``: the tokens (a, ∘, b, =), to be answered with the class c.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mindgap.core.arguments import choice, generator, integer, number
+from mindgap.core.checks import choice, generator, integer, number
 from mindgap.core.errors import InputError
 from mindgap.data.dataset import DataSet
 

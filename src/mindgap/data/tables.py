@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mindgap.core.arguments import integer
+from mindgap.core.checks import integer
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet
 from mindgap.data.splits import stratified_split

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mindgap.core.arguments import choice, integer
+from mindgap.core.checks import choice, integer
 from mindgap.data.damage import damaged, reading
-from mindgap.data.dataset import DataSet
+from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.download import Remote
 from mindgap.data.store import find, obtain
 from mindgap.data.tables import Numbers, check_finite, read_npz, regression
@@ -68,3 +68,16 @@ def _numbers(relative: str) -> Numbers:
     path = obtain(relative, Remote(BASE + relative))
     with reading(path, "a text file of numbers"):
         return np.loadtxt(path, dtype=np.float64, ndmin=2)
+
+
+def _register(table: str) -> None:
+    @dataset(f"uci-{table}")
+    def one(split: int = 0) -> DataSet:
+        return uci(table, split)
+
+    one.__doc__ = f"The UCI table {TABLES[table][0]} with one of its published splits."
+    one.__qualname__ = f"uci-{table}"
+
+
+for _table in TABLES:
+    _register(_table)

@@ -9,8 +9,7 @@ from torch import nn
 
 from mindgap.core.errors import InputError
 from mindgap.core.subject import Subject
-from mindgap.integrations.optional import base_class
-from mindgap.integrations.remedy_optimizer import RemedyOptimizer
+from mindgap.integrations.remedy_optimizer import RemedyOptimizer, base_class
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 from mindgap.training.wrapped_optimizer import WrappedOptimizer

@@ -1,4 +1,7 @@
-"""Remedies around any torch optimizer, for loops other than :func:`mindgap.fit`."""
+"""Remedies around any torch optimizer, for loops other than :func:`mindgap.fit`.
+
+Base classes out of packages that may be missing.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.arguments import integer
-from mindgap.core.errors import InputError
+from mindgap.core.checks import integer
+from mindgap.core.errors import InputError, MissingExtraError, require
 from mindgap.core.remedy import Moment, Remedy
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
 
@@ -121,3 +124,26 @@ def _checked(remedy: Remedy) -> Remedy:
             f"{' and '.join(more)}. Train with mindgap.fit, which has a place for it."
         )
     return remedy
+
+
+def base_class(module: str, name: str, extra: str) -> Any:
+    """A class of an optional package; where it is missing, one that says so when an object is made.
+
+    >>> base_class("collections", "OrderedDict", "none").__name__
+    'OrderedDict'
+    >>> base_class("no_such_package", "Thing", "tools")()
+    Traceback (most recent call last):
+    mindgap.core.errors.MissingExtraError: This needs the package 'no_such_package', which is not installed. Run: ...
+    """
+    try:
+        return getattr(require(module, extra), name)
+    except MissingExtraError as error:
+        text = str(error)
+
+    class Missing:
+        """Stands where the package's class would."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            raise MissingExtraError(text)
+
+    return Missing

@@ -1,1 +1,1 @@
-"""The main jobs, each a page long."""
+"""The verbs of the API and the command line, one file or folder each."""

@@ -1,4 +1,4 @@
-"""examine: measure a subject with all that the catalogue holds, and report."""
+"""examine: measure a subject with all that the catalog holds, and report."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 from mindgap.core.errors import InputError, MindgapError
 from mindgap.core.measure import Measure
-from mindgap.core.registry import catalogue, find
+from mindgap.core.progress import Progress
+from mindgap.core.registry import catalog, find
 from mindgap.core.result import Result
 from mindgap.core.subject import Subject
-from mindgap.report.build import Report, build
+from mindgap.report.report import Report, build
 from mindgap.training.fitted import Fitted
 
 Chosen = Iterable[str | Measure]
@@ -31,7 +32,7 @@ def examine(
 ) -> Report:
     """Measure a trained model and say how much it will lose on unseen data, and why.
 
-    ``measures`` and ``bounds`` are names or instances; the default is the whole catalogue but what is dear to compute,
+    ``measures`` and ``bounds`` are names or instances; the default is the whole catalog but what is dear to compute,
     which ``thorough`` adds. ``delta`` is the probability with which a bound, or an interval, may fail. ``hardest`` is
     the number of samples to show. One measure that fails does not cost the others: it is reported with the reason.
     Ctrl-C ends the measuring and keeps what is done.
@@ -69,7 +70,7 @@ def _checked(subject: Any, hardest: int) -> Subject:
 
 def _chosen(family: str, wanted: Chosen | None, thorough: bool, settings: dict[str, Any]) -> Iterator[Measure]:
     if wanted is None:
-        known = [cls for cls in catalogue(family).values() if issubclass(cls, Measure)]
+        known = [cls for cls in catalog(family).values() if issubclass(cls, Measure)]
         yield from (_instance(cls, settings) for cls in known if thorough or cls.cost != "dear")
         return
     for item in [wanted] if isinstance(wanted, str) else wanted:
@@ -86,12 +87,14 @@ def _instance(cls: Any, settings: dict[str, Any]) -> Measure:
 
 def _measured(specs: Sequence[Measure], subject: Subject, progress: bool) -> Iterator[Result]:
     interrupted = False
-    for spec in _shown(specs, progress):
-        try:
-            yield _undefined(spec, "not reached: interrupted") if interrupted else _tried(spec, subject)
-        except KeyboardInterrupt:
-            interrupted = True
-            yield _undefined(spec, "interrupted")
+    with Progress(len(specs), unit="measure", shown=progress) as bar:
+        for spec in specs:
+            try:
+                yield _undefined(spec, "not reached: interrupted") if interrupted else _tried(spec, subject)
+            except KeyboardInterrupt:
+                interrupted = True
+                yield _undefined(spec, "interrupted")
+            bar.advance()
 
 
 def _tried(spec: Measure, subject: Subject) -> Result:
@@ -108,12 +111,3 @@ def _undefined(spec: Measure, reason: str) -> Result:
     return Result(
         name=spec.name, family=spec.family, value=None, status="undefined", reason=reason, provenance=provenance
     )
-
-
-def _shown(specs: Sequence[Measure], progress: bool) -> Iterable[Measure]:
-    if not progress:
-        return specs
-    from tqdm import tqdm
-
-    bar: Iterable[Measure] = tqdm(specs, unit="measure", dynamic_ncols=True)
-    return bar

@@ -14,15 +14,14 @@ from torch import Tensor
 
 from mindgap.core.errors import InputError
 from mindgap.core.split import as_tensor
-from mindgap.ops.nearest.source import read
-from mindgap.ops.pictures import as_pictures, channels_first
-from mindgap.ops.variance import is_classes
-from mindgap.ops.variance_weights import VarianceWeights
+from mindgap.ops.images import as_pictures, channels_first
+from mindgap.ops.neighbors.source import read
+from mindgap.ops.variance.estimator import VarianceWeights
+from mindgap.ops.variance.local import is_classes
 from mindgap.report import wording
-from mindgap.report.plane import plane_of
-from mindgap.report.samples import MOST_VALUES, row
-from mindgap.report.variance import Cloud, Weighed, look
-from mindgap.report.variance_parts import Plane, Variance
+from mindgap.report.sections.label_variance.subject import plane_of
+from mindgap.report.sections.label_variance.summary import Cloud, Plane, Variance, Weighed, look
+from mindgap.report.sections.samples import MOST_VALUES, row
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FEATURES = ("x", "X", "inputs", "data", "features")

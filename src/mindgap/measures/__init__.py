@@ -1,5 +1,6 @@
-"""Measures: quantities that say something about generalization; one file, one measure."""
+"""Measures: quantities that say something about generalization, in topics; one file is one measure."""
 
-from mindgap.core.registry import publish
+from mindgap._lazy import lazy
+from mindgap.core.registry import own_specs
 
-__all__ = publish(__name__)
+lazy(__name__, lambda: own_specs("measure"))

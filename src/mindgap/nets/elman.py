@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.arguments import choice, integer
-from mindgap.nets.activations import activation_layer
+from mindgap.core.checks import choice, integer
+from mindgap.nets.mlp import activation_layer
 
 READOUTS = ("last", "mean", "all")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from mindgap.core.arguments import choice, integer
+from mindgap.core.checks import choice, integer
 from mindgap.core.errors import InputError
-from mindgap.nets.activations import activation_layer
-from mindgap.nets.stack import Stack
+from mindgap.nets.mlp import Stack, activation_layer
 
 POOLS = {"max": nn.MaxPool2d, "average": nn.AvgPool2d}
 

@@ -1,16 +1,56 @@
-"""Multilayer perceptron of any widths."""
+"""Multilayer perceptron of any widths.
+
+A sequence of layers whose constructor takes sizes, not layers.
+
+Activation functions by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 from torch import nn
 
-from mindgap.core.arguments import choice, integer, rate
+from mindgap.core.checks import choice, integer, rate
 from mindgap.core.errors import InputError
-from mindgap.nets.activations import activation_layer
-from mindgap.nets.stack import Stack
+
+
+class Stack(nn.Sequential):
+    """``nn.Sequential`` for subclasses: a slice of one is a plain ``nn.Sequential``.
+
+    ``nn.Sequential`` would call the subclass's constructor with layers, which ours do not take.
+    """
+
+    def __getitem__(self, idx: slice | int) -> Any:
+        """Return a layer, or a plain sequence of layers that shares its parameters with this one."""
+        if isinstance(idx, slice):
+            return nn.Sequential(*list(self)[idx])
+        return super().__getitem__(idx)
+
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "elu": nn.ELU,
+    "softplus": nn.Softplus,
+    "leaky_relu": nn.LeakyReLU,
+    "identity": nn.Identity,
+}
+
+
+def activation_layer(name: str) -> nn.Module:
+    """Make the activation called ``name``.
+
+    >>> activation_layer("tanh")
+    Tanh()
+    """
+    return ACTIVATIONS[choice("activation", name, ACTIVATIONS)]()
+
 
 NORMS = ("none", "batch", "layer")
 

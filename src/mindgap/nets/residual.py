@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from mindgap.core.arguments import choice
+from mindgap.core.checks import choice
 
 NORMS = ("batch", "group", "none")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mindgap.core.arguments import choice, integer
+from mindgap.core.checks import choice, integer
 from mindgap.core.errors import InputError
 from mindgap.nets.residual import NORMS, conv3x3, initialize, norm_layer, pooled
 

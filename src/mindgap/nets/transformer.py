@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.arguments import choice, integer, rate
+from mindgap.core.checks import choice, integer, rate
 from mindgap.core.errors import InputError
-from mindgap.nets.activations import activation_layer
+from mindgap.nets.mlp import activation_layer
 
 READOUTS = ("last", "mean", "all")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from mindgap.core.arguments import choice, integer, rate
+from mindgap.core.checks import choice, integer, rate
 from mindgap.core.errors import InputError
 from mindgap.nets.residual import NORMS, conv3x3, initialize, norm_layer, pooled
 

@@ -1,1 +1,1 @@
-"""Pure tensor functions that know nothing of specs."""
+"""Functions of tensors, modules and callables, one folder per topic; they know nothing of specs."""

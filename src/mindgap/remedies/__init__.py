@@ -1,5 +1,6 @@
-"""Remedies: changes of training; one file, one remedy."""
+"""Remedies: changes of training; one file is one remedy."""
 
-from mindgap.core.registry import publish
+from mindgap._lazy import lazy
+from mindgap.core.registry import own_specs
 
-__all__ = publish(__name__)
+lazy(__name__, lambda: own_specs("remedy"))

@@ -1,4 +1,4 @@
-# Written by mindgap.core.stubs; do not edit.
+# Written by `make generate`; do not edit.
 from mindgap.remedies.asam import ASAM as ASAM
 from mindgap.remedies.dropout import Dropout as Dropout
 from mindgap.remedies.early_stopping import EarlyStopping as EarlyStopping

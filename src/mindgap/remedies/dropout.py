@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from mindgap.core.errors import InputError
-from mindgap.core.options import option
 from mindgap.core.recipe import Recipe
 from mindgap.core.remedy import Moment, Remedy
+from mindgap.core.spec import option
 from mindgap.core.split import Split
 
 

@@ -7,8 +7,8 @@ import math
 
 from torch import nn
 
-from mindgap.core.options import option
 from mindgap.core.remedy import Moment, Remedy
+from mindgap.core.spec import option
 
 
 class EarlyStopping(Remedy):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from mindgap.core.options import option
 from mindgap.core.remedy import Moment, Remedy
+from mindgap.core.spec import option
 
 
 class GradientClipping(Remedy):

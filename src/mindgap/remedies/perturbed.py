@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.options import option
 from mindgap.core.remedy import Moment, Remedy
-from mindgap.ops.perturbed_step import Perturbation, PerturbedStep
-from mindgap.ops.uniform_noise import POOL
+from mindgap.core.spec import option
+from mindgap.ops.perturbed.noise import POOL
+from mindgap.ops.perturbed.step import Perturbation, PerturbedStep
 
 # The buffers of running trainings. All that counts is in the moment's memory; a core that does not hold the very
 # tensors of that memory (after a checkpoint was read, or an epoch taken back) is made anew from it.

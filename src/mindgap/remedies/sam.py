@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from mindgap.core.options import option
 from mindgap.core.remedy import Moment, Remedy
-from mindgap.ops.sharpness_step import sharpness_gradient, steepest
+from mindgap.core.spec import option
+from mindgap.ops.perturbed.sharpness import sharpness_gradient, steepest
 
 
 class SAM(Remedy):

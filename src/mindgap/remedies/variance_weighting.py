@@ -7,19 +7,18 @@ import dataclasses
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.arguments import generator
+from mindgap.core.checks import generator
 from mindgap.core.errors import InputError
 from mindgap.core.loss import as_loss
-from mindgap.core.options import option
 from mindgap.core.purity import seeded
 from mindgap.core.remedy import Moment, Remedy
+from mindgap.core.spec import option
 from mindgap.core.subject import Subject
-from mindgap.ops.convex import solve_heads
-from mindgap.ops.convex_kind import LOSSES, is_direct, kind_of
-from mindgap.ops.convex_minibatch import Minibatch, train_head
-from mindgap.ops.head import find_head, head_features, layer_of
-from mindgap.ops.variance_weights import VarianceWeights
-from mindgap.ops.weights import permuted
+from mindgap.ops.convex.heads import solve_heads
+from mindgap.ops.convex.minibatch import LOSSES, Minibatch, is_direct, kind_of, train_head
+from mindgap.ops.models.head import find_head, head_features, layer_of
+from mindgap.ops.variance.estimator import VarianceWeights
+from mindgap.ops.variance.weights import permuted
 
 State = tuple[Tensor, Tensor | None]
 
@@ -88,7 +87,7 @@ class VarianceWeighting(Remedy):
         if moment.subject is None:
             raise InputError(
                 "Variance weighting must see the train data at the end, got a training loop that does not hand them "
-                "over. Train with mindgap.fit, or call mindgap.jobs.retrain_head on the trained model."
+                "over. Train with mindgap.fit, or call mindgap.jobs.head.choose on the trained model."
             )
         return self.retrain(moment.subject(moment.model), moment.seed).model
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mindgap.core.options import option
 from mindgap.core.remedy import Moment, Remedy
+from mindgap.core.spec import option
 
 
 class WeightDecay(Remedy):

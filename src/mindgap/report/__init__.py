@@ -1,6 +1,5 @@
 """Report: results plus the words that their specs carry, as a page, a table or plain data."""
 
-from mindgap.report.build import Report, build
-from mindgap.report.study import study_page
+from mindgap._lazy import lazy
 
-__all__ = ["Report", "build", "study_page"]
+lazy(__name__, {"pages.study": "study_page", "report": "Report build"})

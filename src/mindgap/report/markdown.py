@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mindgap.report import terminal
-from mindgap.report.variance_parts import Variance
+from mindgap.report import text as terminal
+from mindgap.report.sections.label_variance.summary import Variance
 
 if TYPE_CHECKING:
-    from mindgap.report.build import Report
+    from mindgap.report.report import Report
 
 
 def text(report: Report) -> str:

@@ -47,7 +47,7 @@ class Facts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Something to try; ``remedy`` is the name of a remedy in the catalogue, or empty."""
+    """Something to try; ``remedy`` is the name of a remedy in the catalog, or empty."""
 
     text: str
     remedy: str = ""

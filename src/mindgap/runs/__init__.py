@@ -1,24 +1,14 @@
 """Runs: the trials of a study, run anywhere, kept in one file, never run twice."""
 
-from __future__ import annotations
+from mindgap._lazy import lazy
 
-from mindgap.runs.executors import DaskExecutor, LocalExecutor, RayExecutor, SerialExecutor
-from mindgap.runs.page import results_page
-from mindgap.runs.results import load_results, save_results
-from mindgap.runs.store import Store
-from mindgap.runs.sweep import Sweep, sweep
-from mindgap.runs.trial import trial_id
-
-__all__ = [
-    "DaskExecutor",
-    "LocalExecutor",
-    "RayExecutor",
-    "SerialExecutor",
-    "Store",
-    "Sweep",
-    "load_results",
-    "results_page",
-    "save_results",
-    "sweep",
-    "trial_id",
-]
+lazy(
+    __name__,
+    {
+        "executors": "DaskExecutor LocalExecutor RayExecutor SerialExecutor",
+        "results": "load_results results_page save_results",
+        "store": "Store",
+        "sweep": "Sweep sweep",
+        "trial_id": "trial_id",
+    },
+)

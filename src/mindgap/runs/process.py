@@ -17,8 +17,7 @@ from concurrent.futures import BrokenExecutor
 from typing import Any
 
 from mindgap.core.errors import InputError
-from mindgap.runs.frames import receive, send
-from mindgap.runs.worker import home_of
+from mindgap.runs.worker import home_of, receive, send
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from mindgap.runs.worker import main; main()"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")

@@ -1,4 +1,7 @@
-"""Sweep: run a study's trials that are not in the store yet, and sum up all that are."""
+"""Sweep: run a study's trials that are not in the store yet, and sum up all that are.
+
+Where the runs are kept by default.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,26 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from mindgap.core.errors import InputError
+from mindgap.core.progress import Progress
 from mindgap.core.study import Record, Study, Trial
 from mindgap.core.table import Table
-from mindgap.runs.drive import Drive, Job
 from mindgap.runs.executors import AnyExecutor, LocalExecutor, as_executor, in_flight
-from mindgap.runs.files import default_store
-from mindgap.runs.progress import Progress
+from mindgap.runs.loop import Drive, Job
 from mindgap.runs.store import Store, StoredTrial
-from mindgap.runs.trial import trial_ids
+from mindgap.runs.trial_id import trial_ids
 from mindgap.runs.worker import LOADING
+
+
+def default_store() -> Path:
+    """``$MINDGAP_RUNS``, or ``mindgap/runs.sqlite`` in ``$XDG_CACHE_HOME`` (``~/.cache`` if unset)."""
+    named = os.environ.get("MINDGAP_RUNS")
+    if named:
+        return Path(named).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "mindgap" / "runs.sqlite"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,7 +118,7 @@ def sweep(
         before = _known(kept, study)
         jobs = _jobs(ids, trials, before, retry_failed)[:limit]
         resumed = sum(_is_done(before.get(key)) for key in ids)
-        with Progress(study.name, resumed + len(jobs), resumed, shown=progress) as bar:
+        with Progress(resumed + len(jobs), done=resumed, unit="trial", title=study.name, shown=progress) as bar:
             interrupted = Drive(study, jobs, kept, chosen, in_flight(chosen, workers), bar).run()
         after = _known(kept, study)
     rows = tuple(after.get(key) for key in ids)

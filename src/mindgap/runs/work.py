@@ -14,8 +14,8 @@ from typing import Literal
 
 from mindgap._version import __version__
 from mindgap.core.errors import InputError
+from mindgap.core.plain import ordered
 from mindgap.core.study import Record, Study, Trial
-from mindgap.runs.plain import ordered
 
 Status = Literal["done", "failed"]
 _LONGEST_ERROR = 500

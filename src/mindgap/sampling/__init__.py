@@ -1,22 +1,15 @@
-"""Taylor Based Sampling: choose where to evaluate an expensive function next."""
+"""Where to evaluate an expensive function next: Taylor Based Sampling in boxes, simplices and other domains."""
 
-from mindgap.sampling.domain import Box, Domain, Product, Simplex, Where
-from mindgap.sampling.draw import Draw
-from mindgap.sampling.interest import Interest
-from mindgap.sampling.starts import start_points
-from mindgap.sampling.taylor_sampler import Sampled, TaylorSampler
-from mindgap.sampling.trail import Asked
+from mindgap._lazy import lazy
 
-__all__ = [
-    "Asked",
-    "Box",
-    "Domain",
-    "Draw",
-    "Interest",
-    "Product",
-    "Sampled",
-    "Simplex",
-    "TaylorSampler",
-    "Where",
-    "start_points",
-]
+lazy(
+    __name__,
+    {
+        "acquisition": "Interest",
+        "domain": "Box Domain Product Simplex Where",
+        "initial_design": "start_points",
+        "proposal": "Draw",
+        "taylor_sampler": "Sampled TaylorSampler",
+        "trail": "Asked",
+    },
+)

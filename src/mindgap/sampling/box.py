@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.arguments import integer
+from mindgap.core.checks import integer
 from mindgap.core.errors import InputError
-from mindgap.ops.mixture_points import as_numbers, as_rows
+from mindgap.ops.mixture.points import as_numbers, as_rows
 
 
 class Domain(ABC):

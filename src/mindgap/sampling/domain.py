@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.arguments import choice, integer, number
+from mindgap.core.checks import choice, integer, number
 from mindgap.core.errors import InputError
-from mindgap.ops.mixture_points import as_rows
+from mindgap.ops.mixture.points import as_rows
 from mindgap.ops.rejection import LIMIT, Accepted, Contains, accept, mask
 from mindgap.sampling.box import Box, Domain
 

@@ -12,14 +12,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core.arguments import choice, generator, integer
+from mindgap.core.checks import choice, generator, integer
 from mindgap.core.errors import InputError
-from mindgap.ops.mixture_points import as_numbers, as_rows
+from mindgap.ops.mixture.points import as_numbers, as_rows
+from mindgap.sampling.acquisition import KINDS, Function, Interest
 from mindgap.sampling.box import Domain
-from mindgap.sampling.draw import DENSITIES, Draw
-from mindgap.sampling.interest import KINDS, Function, Interest
+from mindgap.sampling.initial_design import STARTS, Start, start_points
 from mindgap.sampling.journal import Journal
-from mindgap.sampling.starts import STARTS, Start, start_points
+from mindgap.sampling.proposal import DENSITIES, Draw
 from mindgap.sampling.trail import Asked, Trail
 
 Value = float | Sequence[float] | Tensor

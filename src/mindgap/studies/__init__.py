@@ -1,5 +1,6 @@
-"""Studies: one file, one table, figure or experiment."""
+"""Studies: tables, figures and experiments, one folder per source; one file is one study."""
 
-from mindgap.core.registry import publish
+from mindgap._lazy import lazy
+from mindgap.core.registry import own_specs
 
-__all__ = publish(__name__)
+lazy(__name__, lambda: own_specs("study"))

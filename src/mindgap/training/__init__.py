@@ -1,1 +1,1 @@
-"""Training: the plain loop, many members at once, and measures taken on the way."""
+"""Training: the plain loop, many members at once, optimizers, probes and certificates."""

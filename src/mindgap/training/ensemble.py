@@ -7,18 +7,15 @@ import warnings
 from collections.abc import Sequence
 
 from torch import Tensor
-from tqdm import tqdm
 
+from mindgap.core.progress import Progress
 from mindgap.core.recipe import Recipe
 from mindgap.core.remedy import Remedy
 from mindgap.training.fit import fit
 from mindgap.training.fitted import Fitted
-from mindgap.training.progress import Progress
-from mindgap.training.vectorized.block import Block, Settings
-from mindgap.training.vectorized.choose import members_at_once
-from mindgap.training.vectorized.groups import Group, groups_of
-from mindgap.training.vectorized.members import Member, build_all, members_of
-from mindgap.training.vectorized.support import Unsupported
+from mindgap.training.vectorized.block import Block, Settings, members_at_once
+from mindgap.training.vectorized.members import Group, Member, build_all, groups_of, members_of
+from mindgap.training.vectorized.problem import Unsupported
 
 
 class SequentialNotice(UserWarning):
@@ -75,7 +72,7 @@ def _train(group: Group, settings: Settings, progress: bool) -> dict[int, Fitted
 
 def _at_once(group: Group, settings: Settings, progress: bool) -> dict[int, Fitted]:
     spans, found, going = _spans(group, settings), list[Fitted](), not settings.interrupted
-    with Progress(group.recipes[0].epochs * len(spans), 0, progress) as bar:
+    with Progress(group.recipes[0].epochs * len(spans), unit="epoch", shown=progress) as bar:
         for span in spans:
             block = Block(group.members[span], group.recipes[span], settings)
             if going:
@@ -101,9 +98,11 @@ def _one_by_one(group: Group, settings: Settings, progress: bool, reason: str) -
         stacklevel=4,
     )
     going, found = not settings.interrupted, {}
-    for member in tqdm(group.members, unit="member", disable=not progress, dynamic_ncols=True):
-        fitted = _alone(member, settings, going)
-        found[member.place], going = fitted, going and not _interrupted(fitted)
+    with Progress(count, unit="member", shown=progress) as bar:
+        for member in group.members:
+            fitted = _alone(member, settings, going)
+            found[member.place], going = fitted, going and not _interrupted(fitted)
+            bar.advance()
     return found
 
 

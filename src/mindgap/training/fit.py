@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,16 @@ from torch import Tensor
 
 from mindgap.core.errors import CheckpointError, InputError
 from mindgap.core.loss import as_loss
+from mindgap.core.progress import Progress
 from mindgap.core.purity import seeded
 from mindgap.core.recipe import Recipe
 from mindgap.core.remedy import Moment, Remedy
 from mindgap.core.split import Batch, Split
 from mindgap.core.subject import Subject, Which, call, typed
-from mindgap.training import checkpoint as checkpoints
+from mindgap.training import fitted as checkpoints
+from mindgap.training.batches import batches_of, epoch_seed, hold_out
 from mindgap.training.fitted import Fitted
-from mindgap.training.holdout import hold_out
-from mindgap.training.order import batches_of, epoch_seed
 from mindgap.training.probe import Probe
-from mindgap.training.progress import Progress
 
 
 def fit(
@@ -48,13 +47,19 @@ def fit(
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         loop.load(checkpoints.load(path), path)
-    with Progress(loop.recipe.epochs, loop.epoch, progress) as bar:
+    with Progress(loop.recipe.epochs, done=loop.epoch, unit="epoch", shown=progress) as bar:
         while loop.epoch < loop.recipe.epochs and not loop.stopped:
             loop.advance()
             if path is not None and not loop.broken:
                 checkpoints.save(path, loop.state())
-            bar.update(loop.history[-1] if loop.history else {})
+            bar.advance(_shown(loop.history))
     return loop.fitted()
+
+
+def _shown(history: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The numbers of the last epoch that belong behind a progress bar."""
+    last = history[-1] if history else {}
+    return {name: value for name, value in last.items() if name in ("running_loss", "test_error")}
 
 
 class Loop:

@@ -1,12 +1,22 @@
-"""Fitted: what training gives back."""
+"""Fitted: what training gives back.
+
+Checkpoints: written in one piece, read without opening a pickle of unknown origin.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from mindgap.core.errors import CheckpointError
+from mindgap.core.files import write_whole
 from mindgap.core.recipe import Recipe
 from mindgap.core.subject import Subject
 
@@ -48,3 +58,35 @@ class Fitted:
             classes=recipe.classes,
             history=self.history,
         )
+
+
+FORMAT = "mindgap-checkpoint-1"
+
+
+def save(path: Path, content: Mapping[str, Any]) -> None:
+    """Write in one piece: a crash leaves the old checkpoint whole."""
+    write_whole(path, lambda file: torch.save({"format": FORMAT, **content}, file))
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a checkpoint with ``weights_only``; whatever is wrong with the file becomes one sentence."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"The checkpoint must be an existing file, got {str(path)!r}. Check the path.") from error
+    except Exception as error:  # torch raises half a dozen types for damaged or unsafe files
+        raise CheckpointError(
+            f"The checkpoint {str(path)!r} must be a file of plain tensors, got one that is damaged or holds code "
+            f"({type(error).__name__}); it was not opened further. Delete it or pass another path."
+        ) from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CheckpointError(
+            f"The checkpoint {str(path)!r} must be one that mindgap wrote ({FORMAT}), got another kind of file. "
+            "Pass another path."
+        )
+    return content
+
+
+def identity(settings: Mapping[str, Any]) -> str:
+    """A hash that tells runs apart."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()[:16]

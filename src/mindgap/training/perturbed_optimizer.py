@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from mindgap.core.errors import InputError
-from mindgap.ops.perturbed_step import Perturbation, PerturbedStep
-from mindgap.ops.uniform_noise import POOL
+from mindgap.ops.perturbed.noise import POOL
+from mindgap.ops.perturbed.step import Perturbation, PerturbedStep
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from mindgap.core.measure import Measure
-from mindgap.core.options import check, option
 from mindgap.core.result import Result
+from mindgap.core.spec import check, option
 from mindgap.core.subject import Subject
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from mindgap.core.arguments import integer
+from mindgap.core.checks import integer
 from mindgap.core.errors import InputError
 
 

@@ -1,4 +1,7 @@
-"""Block: as many members as fit into memory, from new models to what the user gets back."""
+"""Block: as many members as fit into memory, from new models to what the user gets back.
+
+Choose the fastest engine that takes a problem, and how many members fit into memory at once.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,69 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core.errors import InputError
-from mindgap.core.purity import seeded
+from mindgap.core.progress import Progress
+from mindgap.core.purity import evaluating, seeded
 from mindgap.core.recipe import Recipe
 from mindgap.core.remedy import Moment, Remedy
-from mindgap.core.subject import Subject, typed
+from mindgap.core.split import Inputs
+from mindgap.core.subject import Subject, call, typed
 from mindgap.training.fitted import Fitted
-from mindgap.training.progress import Progress
-from mindgap.training.vectorized.choose import engine_for
-from mindgap.training.vectorized.curves import Curves
-from mindgap.training.vectorized.drive import Drive
-from mindgap.training.vectorized.edits import edits_of
+from mindgap.training.vectorized.convolutional import Convolutional
+from mindgap.training.vectorized.dense import Dense
+from mindgap.training.vectorized.engine import Engine
+from mindgap.training.vectorized.general import General, Gram
+from mindgap.training.vectorized.loop import Curves, Drive
 from mindgap.training.vectorized.members import Member, build_all
-from mindgap.training.vectorized.rates import Rates, per_parameter
-from mindgap.training.vectorized.rules import Rule, check_rule
-from mindgap.training.vectorized.store import Store, unload
-from mindgap.training.vectorized.support import Problem, Unsupported
+from mindgap.training.vectorized.optimizers import Rates, Rule, check_rule, per_parameter
+from mindgap.training.vectorized.parameters import Store, unload
+from mindgap.training.vectorized.problem import Problem, Unsupported
+from mindgap.training.vectorized.remedies import edits_of
+
+ENGINES: tuple[type[Engine], ...] = (Gram, Dense, Convolutional, General)
+_BUDGET = 2**29  # bytes
+
+
+@torch.no_grad()
+def engine_for(problem: Problem) -> Engine:
+    """The first engine that does not refuse; the last one's reason if all do."""
+    reason = Unsupported("no engine")
+    for engine in ENGINES:
+        try:
+            return engine(problem)
+        except Unsupported as refusal:
+            reason = refusal
+    raise reason
+
+
+def members_at_once(model: nn.Module, recipe: Recipe) -> int:
+    """How many members' weights, optimizer state, batches and activations fit into the budget."""
+    train, _ = recipe.splits()
+    sample = train.take(torch.arange(1)).inputs
+    batch = min(recipe.batch_size, len(train))
+    tensors = sample.values() if isinstance(sample, dict) else sample
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    numbers = 8 * weights + 3 * len(train) + batch * (sum(t.numel() for t in tensors) + 4 * _activations(model, sample))
+    return max(1, _BUDGET // (4 * numbers))
+
+
+def _activations(model: nn.Module, inputs: Inputs) -> int:
+    """Numbers that the layers give for one sample."""
+    sizes: list[int] = []
+
+    def count(_: nn.Module, __: object, output: object) -> None:
+        sizes.append(output.numel() if isinstance(output, torch.Tensor) else 0)
+
+    leaves = [module for module in model.modules() if not any(True for _ in module.children())]
+    handles = [leaf.register_forward_hook(count) for leaf in leaves]
+    try:
+        with evaluating(model):
+            call(model, inputs, next(model.parameters()))
+    except Exception:  # a model that does not take the data is refused later, in words
+        return 0
+    finally:
+        for handle in handles:
+            handle.remove()
+    return sum(sizes)
 
 
 @dataclasses.dataclass(frozen=True)

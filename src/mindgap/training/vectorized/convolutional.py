@@ -11,19 +11,17 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from mindgap.training.order import epoch_seed
-from mindgap.training.vectorized.chain import Block, Named, blocks_of, is_flatten, layers_of
-from mindgap.training.vectorized.columns import aligned_targets, featured
+from mindgap.training.batches import epoch_seed
+from mindgap.training.vectorized.batches import aligned_targets, featured
 from mindgap.training.vectorized.dense import Pass, views_of
 from mindgap.training.vectorized.engine import Engine
+from mindgap.training.vectorized.images import Convolution, segment_shapes, simple_layer
+from mindgap.training.vectorized.layers import Block, Named, Program, blocks_of, is_flatten, layers_of
 from mindgap.training.vectorized.losses import BY_HAND, Ends, any_loss
-from mindgap.training.vectorized.patches import Patches, Picture, unfolds
-from mindgap.training.vectorized.pictures import Convolution, segment_shapes, simple_layer
+from mindgap.training.vectorized.parameters import Store
+from mindgap.training.vectorized.patches import Patches, Picture, pairs_up, unfolds
 from mindgap.training.vectorized.pooled_patches import PooledPatches, pools_with
-from mindgap.training.vectorized.pooling import pairs_up
-from mindgap.training.vectorized.stages import Program
-from mindgap.training.vectorized.store import Store
-from mindgap.training.vectorized.support import Problem, Unsupported, all_trainable
+from mindgap.training.vectorized.problem import Problem, Unsupported, all_trainable
 
 _RISING = (nn.ReLU, nn.Tanh, nn.Sigmoid)
 

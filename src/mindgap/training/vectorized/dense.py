@@ -12,14 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core.split import Inputs
-from mindgap.training.order import epoch_seed
-from mindgap.training.vectorized.chain import Block, blocks_of, is_flatten, layers_of
-from mindgap.training.vectorized.columns import Columns
+from mindgap.training.batches import epoch_seed
+from mindgap.training.vectorized.batches import Columns
 from mindgap.training.vectorized.engine import Engine
+from mindgap.training.vectorized.layers import Block, Program, Stage, blocks_of, is_flatten, layers_of, stage_of
 from mindgap.training.vectorized.losses import BY_HAND, Ends, any_loss
-from mindgap.training.vectorized.stages import Program, Stage, stage_of
-from mindgap.training.vectorized.store import Store
-from mindgap.training.vectorized.support import Problem, Unsupported, all_trainable
+from mindgap.training.vectorized.parameters import Store
+from mindgap.training.vectorized.problem import Problem, Unsupported, all_trainable
 
 
 class Pass:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from mindgap.core.purity import evaluating
 from mindgap.core.split import Inputs
 from mindgap.core.subject import call
-from mindgap.training.vectorized.order import Orders
-from mindgap.training.vectorized.store import Store, load
-from mindgap.training.vectorized.support import Problem
+from mindgap.training.vectorized.batches import Orders
+from mindgap.training.vectorized.parameters import Store, load
+from mindgap.training.vectorized.problem import Problem
 
 
 class Engine(abc.ABC):

@@ -1,4 +1,10 @@
-"""The general engine: any model that ``torch.func.vmap`` takes, with stacked parameters."""
+"""The general engine: any model that ``torch.func.vmap`` takes, with stacked parameters.
+
+The Gram engine: linear least squares on the whole data, where n samples shrink to a (d+1) × (d+1) matrix.
+
+With G = 2 Σᵢ wᵢ xᵢxᵢᵀ/n and h = 2 Σᵢ wᵢ yᵢxᵢ/n the gradient is Gθ - h and the loss θᵀ(Gθ - 2h)/2 + c: no step touches
+the samples. Sums run in double precision, for the difference of two large terms is small near the optimum.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +16,12 @@ from torch import Tensor, nn
 from mindgap.core.purity import seeded
 from mindgap.core.split import Inputs
 from mindgap.core.subject import call
-from mindgap.training.order import epoch_seed
+from mindgap.training.batches import epoch_seed
+from mindgap.training.vectorized.batches import aligned_targets
+from mindgap.training.vectorized.dense import dense_chain
 from mindgap.training.vectorized.engine import Engine, Weighted, untrained
-from mindgap.training.vectorized.store import Store
-from mindgap.training.vectorized.support import Problem, Unsupported
+from mindgap.training.vectorized.parameters import Store
+from mindgap.training.vectorized.problem import Problem, Unsupported, all_trainable
 
 _MOVING = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 
@@ -100,3 +108,70 @@ def _first(values: Any) -> Any:
 def _near(left: Tensor, right: Tensor) -> bool:
     scale = float(left.abs().max()) if left.numel() else 0.0
     return bool(torch.allclose(left, right, rtol=1e-3, atol=1e-4 * scale + 1e-12, equal_nan=True))
+
+
+_WIDEST = 64
+
+
+class Gram(Engine):
+    """Many linear regressions with squared loss, full batch, and weights of their own."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        all_trainable(problem)
+        blocks, data = dense_chain(problem)
+        linear = blocks[0].linear
+        if len(blocks) > 1 or blocks[0].stages or problem.named_loss != "mse" or not problem.full:
+            raise Unsupported("this is not linear least squares on the whole data")
+        if blocks[0].columns > min(_WIDEST, problem.samples) or data.shape[1] != linear.in_features:
+            raise Unsupported("the Gram matrix would be larger than the data")
+        rows = torch.cat([data, torch.ones_like(data[:, :1])], 1) if linear.bias is not None else data
+        columns, width = blocks[0].columns, blocks[0].width
+        store = Store(problem.members, [(columns, width)], torch.empty(0, dtype=torch.float64), members_last=True)
+        views = {f"{blocks[0].name}weight": store.segments[0][:, : linear.in_features].mT}
+        if linear.bias is not None:
+            views[f"{blocks[0].name}bias"] = store.segments[0][:, -1]
+        self.adopt(store, views)
+        self._point, self._slope = (part.movedim(0, -1) for part in (store.segments[0], store.gradients[0]))
+        self._work = torch.empty_like(self._slope)
+        self._sums(problem, rows.double(), aligned_targets(problem, width).double())
+
+    def _sums(self, problem: Problem, rows: Tensor, targets: Tensor) -> None:
+        """``matrix`` is (d+1, d+1) or (d+1, d+1, 1, members); ``pull`` (d+1, outputs, members); ``rest`` (members,)."""
+        samples, width = targets.shape
+        squares = (rows[:, :, None] * rows[:, None]).flatten(1)
+        products = (rows[:, :, None] * targets[:, None]).flatten(1)
+        weights = torch.ones(1, samples, dtype=rows.dtype) if problem.weights is None else problem.weights.double()
+        weights, scale = weights.view(-1, samples).t(), 2 / (samples * width)
+        matrix = (squares.t() @ weights).mul_(scale)
+        self.pull = (products.t() @ weights).mul_(scale).view(rows.shape[1], width, -1)
+        self.rest = weights.t() @ targets.square().sum(1) * (scale / 2)
+        self.shared = weights.shape[1] == 1
+        square = (rows.shape[1], rows.shape[1])
+        self.matrix = matrix.view(square) if self.shared else matrix.view(*square, 1, -1)
+
+    def begin(self, epoch: int) -> None:
+        """Every epoch is the same."""
+
+    def gradient(self, step: int) -> None:
+        """Gθ - h, and the loss from it."""
+        slope, point = self._slope, self._point
+        if self.shared:
+            torch.mm(self.matrix, point.flatten(1), out=slope.flatten(1))
+            slope.sub_(self.pull)
+        else:
+            torch.mul(self.matrix[0], point[0], out=slope)
+            for row, value in zip(self.matrix[1:], point[1:], strict=True):
+                slope.addcmul_(row, value)
+            slope.sub_(self.pull)
+        torch.sub(slope, self.pull, out=self._work)
+        self.losses[step] = self._work.mul_(point).sum((0, 1)).mul_(0.5).add_(self.rest)
+
+    def outputs(self, inputs: Inputs) -> Tensor:
+        """All members at once."""
+        assert not isinstance(inputs, dict)
+        rows = inputs[0].flatten(1).double()
+        weights = self.store.segments[0]
+        values = rows @ weights[:, : rows.shape[1]]
+        values = values if rows.shape[1] == weights.shape[1] else values + weights[:, -1:]
+        return values.to(self.problem.like)

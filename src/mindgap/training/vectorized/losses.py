@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mindgap.core.loss import Loss
-from mindgap.training.vectorized.stages import Operation, Program, aten
+from mindgap.training.vectorized.layers import Operation, Program, aten
 
 
 class Ends:

@@ -13,8 +13,7 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-from mindgap.training.vectorized.patches import Picture, pair
-from mindgap.training.vectorized.pooling import share
+from mindgap.training.vectorized.patches import Picture, pair, share
 
 _POSITIONS = 4
 

@@ -1,0 +1,58 @@
+"""Turn a saved report or a study's results (JSON) into a page: .html, .md or .txt by the ending."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from mindgap.cli.commands.examine import check_writable
+from mindgap.cli.output import note
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Options."""
+    parser.add_argument(
+        "source", metavar="RESULTS.json", help="what examine --report x.json or run --results x.json wrote"
+    )
+    parser.add_argument("--output", "-o", metavar="PATH", default="mindgap-report.html", help="where the page goes")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, recognise, write."""
+    check_writable(arguments.output)
+    data = _read(Path(arguments.source))
+    _write(data, Path(arguments.output))
+    note(f"The page is at {Path(arguments.output).resolve()}")
+    return 0
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from mindgap.core.errors import InputError
+
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"The results must be an existing file, got {str(path)!r}. Check the path.") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"The results must be a JSON file, got {str(path)!r} ({error}). Write it anew.") from error
+    if not isinstance(data, dict) or not ({"cards", "study"} & set(data)):
+        raise InputError(
+            f"The results must come from `mindgap examine` or `mindgap run`, got other JSON in {str(path)!r}. "
+            "Pass a file that they wrote."
+        )
+    return data
+
+
+def _write(data: dict[str, Any], path: Path) -> None:
+    from mindgap.core.files import write_whole
+    from mindgap.report import Report, study_page
+    from mindgap.runs import results_page
+
+    if "cards" in data:
+        Report.from_dict(data).save(path)
+    elif path.suffix in (".md", ".txt"):
+        write_whole(path, results_page(data))
+    else:
+        study_page(data, path)

@@ -1,0 +1,64 @@
+"""Progress: a bar on standard error with the time left; in a log file, a line now and then."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Self
+
+
+class Progress:
+    """Counts what is finished; shows nothing if ``shown`` is false.
+
+    Args:
+        total: How many pieces of work there are, those already done included.
+        done: How many were finished before, by a run that is resumed.
+        unit: What is counted: epochs, trials, points.
+        title: The text in front of the bar.
+        shown: Whether to show anything at all.
+    """
+
+    def __init__(self, total: int | None, *, done: int = 0, unit: str, title: str = "", shown: bool) -> None:
+        self._failed = 0
+        self._bar: Any = _bar(total, done, unit, title) if shown else None
+
+    def advance(self, facts: Mapping[str, float] | None = None, *, by: int = 1, failed: bool = False) -> None:
+        """``by`` more are finished; ``facts`` are numbers to show behind the bar."""
+        self._failed += failed
+        if self._bar is None:
+            return
+        shown = {name: f"{value:.3g}" for name, value in (facts or {}).items()}
+        if self._failed:
+            shown["failed"] = str(self._failed)
+        if shown:
+            self._bar.set_postfix(shown, refresh=False)
+        self._bar.update(by)
+
+    def tick(self) -> None:
+        """Let the clock run on a terminal while a long piece of work is under way."""
+        if self._bar is not None and sys.stderr.isatty():
+            self._bar.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _bar(total: int | None, done: int, unit: str, title: str) -> Any:
+    from tqdm import tqdm  # only a job that shows its progress pays for it
+
+    live = sys.stderr.isatty() or "ipykernel" in sys.modules
+    pause = 0.2 if live else 30.0
+    return tqdm(
+        desc=title or None,
+        total=total,
+        initial=done,
+        unit=unit,
+        unit_scale=unit == "B",
+        file=sys.stderr,
+        mininterval=pause,
+        dynamic_ncols=True,
+    )

@@ -1,0 +1,1 @@
+"""Text as features: encoders from a folder, a package or the Hub, bags of words, vocabularies."""

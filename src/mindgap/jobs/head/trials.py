@@ -1,0 +1,133 @@
+"""Heads trained with many settings on one part of the train data and scored on another."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from mindgap.core.checks import number
+from mindgap.core.errors import InputError
+from mindgap.core.loss import align, as_loss
+from mindgap.core.split import as_split
+from mindgap.core.subject import Subject
+from mindgap.data.splits import stratified_split
+from mindgap.ops.convex.heads import Kind, solve_heads
+from mindgap.ops.convex.minibatch import LOSSES, kind_of
+from mindgap.ops.models.head import find_head, head_features, layer_of
+from mindgap.ops.variance.by_k import VarianceByK
+from mindgap.ops.variance.weights import scale_weights
+
+AT_ONCE = 2**27  # bytes of weights that are held at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Mean loss and error of some heads on held-out samples, with standard errors; one entry a head."""
+
+    loss: Tensor
+    loss_error: Tensor
+    error: Tensor
+    error_error: Tensor
+    converged: Tensor
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """All heads of some scores."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadTrials:
+    """Features and targets to train and to judge heads with, and the local variance of the former."""
+
+    kind: Kind
+    features: Tensor
+    target: Tensor
+    held_features: Tensor
+    held_target: Tensor
+    variance: VarianceByK
+    layer: torch.nn.Linear
+    l2: float
+
+    def score(self, settings: Sequence[tuple[float, int]], progress: bool = False) -> Score:
+        """The scores of (largest weight, neighbours) pairs."""
+        size = max(1, AT_ONCE // (8 * len(self.features)))
+        chunks = [settings[first : first + size] for first in range(0, len(settings), size)]
+        return Score.joined([self._score(chunk, progress) for chunk in chunks])
+
+    def _score(self, settings: Sequence[tuple[float, int]], progress: bool) -> Score:
+        weights = torch.stack([scale_weights(self.variance(k), m) for m, k in settings])
+        heads = solve_heads(
+            self.kind,
+            self.features,
+            self.target,
+            weights,
+            outputs=self.layer.out_features,
+            l2=self.l2,
+            bias=self.layer.bias is not None,
+            start=(self.layer.weight, self.layer.bias),
+            progress=progress,
+        )
+        columns = [self._judged(outputs) for outputs in heads.outputs(self.held_features)]
+        loss, error = (torch.stack(column) for column in zip(*columns, strict=True))
+        return Score(loss.mean(1), _standard_error(loss), error.mean(1), _standard_error(error), heads.converged)
+
+    def _judged(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and error of every held-out sample."""
+        target = self.held_target if self.kind == "softmax" else self.held_target.double()
+        loss = as_loss(LOSSES[self.kind])(outputs, target)
+        if self.kind == "squares":
+            return loss, loss
+        if self.kind == "softmax":
+            return loss, (outputs.argmax(1) != target).double()
+        return loss, ((outputs > 0).double() != align(outputs, target)).double().flatten(1).mean(1)
+
+
+def head_trials(
+    subject: Subject,
+    validation: Any,
+    largest: int,
+    *,
+    l2: float = 1e-6,
+    standardize: bool = False,
+    head: str = "",
+    seed: int = 0,
+    progress: bool = False,
+) -> HeadTrials:
+    """Hold samples out, or take given ones, and search the neighbours of the others up to ``largest``."""
+    name = find_head(subject, head)
+    features, target = head_features(subject, "train", name), subject.targets("train")
+    kind = kind_of(subject, features, name)
+    if isinstance(validation, int | float):
+        stays, held = _parted(target, number("validation", validation, 0, 1), seed)
+        fit, judge = (features[stays], target[stays]), (features[held], target[held])
+    else:
+        other = _on(subject, validation)
+        fit, judge = (features, target), (head_features(other, "train", name), other.targets("train"))
+    variance = VarianceByK(*fit, largest, task=subject.task, standardize=standardize, progress=progress)
+    return HeadTrials(kind, *fit, *judge, variance, layer_of(subject.model, name), l2)
+
+
+def _on(subject: Subject, data: Any) -> Subject:
+    split = as_split(data, what="validation data")
+    return Subject(subject.model, subject.loss, split, task=subject.task, check_determinism=False)
+
+
+def _parted(target: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    (held,) = stratified_split(target, (round(share * len(target)),), seed)
+    stays = torch.ones(len(target), dtype=torch.bool).scatter(0, held, False).nonzero().flatten()
+    if not len(held) or len(stays) < 2:
+        raise InputError(
+            f"validation must leave samples on both sides, got {share} of {len(target)}. Pass more data or another "
+            "share."
+        )
+    return stays, held
+
+
+def _standard_error(values: Tensor) -> Tensor:
+    return values.std(1) / values.shape[1] ** 0.5 if values.shape[1] > 1 else torch.full_like(values[:, 0], torch.nan)

@@ -1,0 +1,1 @@
+"""The gap itself, and the simplest quantities that every other measure must beat."""

@@ -1,0 +1,1 @@
+"""Curvature of the training loss around the weights."""

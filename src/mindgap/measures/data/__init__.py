@@ -1,0 +1,1 @@
+"""What the data alone, or with the labels, say about how hard they are."""

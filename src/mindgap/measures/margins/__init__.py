@@ -1,0 +1,1 @@
+"""Margins: how far outputs are from another decision."""

@@ -1,0 +1,1 @@
+"""Norms of the weights and distances between them."""

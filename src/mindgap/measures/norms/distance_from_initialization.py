@@ -1,0 +1,36 @@
+"""How far training moved the weights."""
+
+from __future__ import annotations
+
+from mindgap.core.measure import Estimate, Measure
+from mindgap.core.subject import Subject
+from mindgap.ops.models.parameters import displacement, norms, total
+
+
+class DistanceFromInitialisation(Measure):
+    r"""Euclidean distance of the weights from where training began.
+
+    Formula: $\lVert w - w_0 \rVert_2$
+
+    Reading: Large means that training had to go far to fit the data, as it does with random labels. Only models of one
+    architecture and initialisation can be compared.
+
+    Assumes: The weights from before training are given.
+
+    >>> sorted(DistanceFromInitialisation().needs)
+    ['initial']
+    """
+
+    method = ("E10",)
+    cites = ("nagarajan2019generalization", "jiang2020fantastic")
+    direction = "lower"
+    needs = frozenset({"initial"})
+    invariant_to = frozenset({"sample-order", "duplication"})
+
+    def compute(self, subject: Subject) -> Estimate:
+        """The distance, in total, by tensor and relative to the initial norm."""
+        assert subject.initial is not None
+        parts = norms(displacement(subject.model, subject.initial))
+        start = total(norms({name: subject.initial[name] for name, _ in subject.model.named_parameters()}))
+        relative = {"relative": total(parts) / start} if start > 0 else {}
+        return Estimate(value=total(parts), terms=relative, details={"by_tensor": parts})

@@ -1,0 +1,1 @@
+"""Convex heads: weighted softmax, logistic and least-squares layers, solved exactly or by minibatches."""

@@ -1,0 +1,1 @@
+"""Gaussian mixtures fitted to weighted points by expectation maximization."""

@@ -1,0 +1,115 @@
+"""A Gaussian mixture: its density, draws from it, and draws from what a domain leaves of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mindgap.core.checks import integer
+from mindgap.core.errors import InputError
+from mindgap.ops.mixture.covariance import SHAPES, Covariance
+from mindgap.ops.mixture.points import as_numbers, as_rows
+from mindgap.ops.rejection import LIMIT, Accepted, Contains, accept
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mixture:
+    r"""A density :math:`p(x) = \sum_c \pi_c N(x;\, \mu_c, \Sigma_c)`, and how it was found if it was fitted.
+
+    ``weights`` (components), ``means`` (components, dimension) and ``covariances`` (components, dimension, dimension)
+    describe it. After a fit ``history`` is the weighted mean log-likelihood before each step and after the last,
+    ``floor`` the least standard deviation in units of each feature's, ``size`` the effective number of points.
+
+    >>> Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1, 1)).log_density([[0.0]]).exp()
+    tensor([0.3989], dtype=torch.float64)
+    """
+
+    weights: Tensor
+    means: Tensor
+    covariances: Tensor
+    covariance: Covariance = "full"
+    history: tuple[float, ...] = ()
+    converged: bool = False
+    floor: float = 0.0
+    size: float = math.nan
+
+    def __post_init__(self) -> None:
+        for name in ("weights", "means", "covariances"):
+            object.__setattr__(self, name, as_numbers(getattr(self, name), name))
+        components, dimension = as_rows(self.means, "means").shape
+        if self.weights.shape != (components,) or self.covariances.shape != (components, dimension, dimension):
+            raise InputError(
+                "weights, means and covariances must have shapes (components), (components, dimension) and "
+                f"(components, dimension, dimension), got {tuple(self.weights.shape)}, {tuple(self.means.shape)} and "
+                f"{tuple(self.covariances.shape)}. Reshape them."
+            )
+        if not bool((self.weights >= 0).all()) or abs(float(self.weights.sum()) - 1) > 1e-6:
+            raise InputError(f"weights must be shares that sum to 1, got {self.weights.tolist()}. Divide by their sum.")
+
+    @property
+    def components(self) -> int:
+        """How many Gaussians there are."""
+        return self.means.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """How many features a point has."""
+        return self.means.shape[1]
+
+    @property
+    def iterations(self) -> int:
+        """How many steps the fit took."""
+        return max(0, len(self.history) - 1)
+
+    @property
+    def log_likelihood(self) -> float:
+        """The weighted mean of the log-density at the points it was fitted to."""
+        return self.history[-1] if self.history else math.nan
+
+    @property
+    def parameters(self) -> int:
+        """How many free numbers describe it."""
+        each = self.dimension + SHAPES[self.covariance].parameters(self.dimension)
+        return self.components * each + self.components - 1
+
+    @property
+    def bic(self) -> float:
+        r"""Schwarz's criterion, lower is better: :math:`p \log n - 2 n \ell` with n the effective number of points."""
+        return self.parameters * math.log(self.size) - 2 * self.size * self.log_likelihood
+
+    def log_density(self, points: Any) -> Tensor:
+        """The logarithm of the density at every point."""
+        rows = as_rows(points, dimension=self.dimension)
+        parts = SHAPES["full"].log_normal(rows, self.means, self.covariances)
+        return (parts + self.weights.log()[:, None]).logsumexp(0)
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Independent draws, ``(count, dimension)``."""
+        integer("count", count, 1)
+        owner = torch.multinomial(self.weights, count, replacement=True, generator=generator)
+        points = torch.randn(count, self.dimension, dtype=torch.float64, generator=generator)
+        for component, factor in enumerate(torch.linalg.cholesky(self.covariances)):
+            mine = owner == component
+            points[mine] = self.means[component] + points[mine] @ factor.mT
+        return points
+
+    def sample_inside(
+        self, count: int, contains: Contains, generator: torch.Generator, *, limit: int = LIMIT
+    ) -> Accepted:
+        """Independent draws from the mixture cut off outside a domain, by rejection, and the share that lay inside.
+
+        ``contains`` maps points to truth values. After ``limit`` draws, or ten times ``count`` if that is more, an
+        error says how few lay inside.
+
+        >>> mixture = Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1, 1))
+        >>> found = mixture.sample_inside(1000, lambda x: x[:, 0] > 0, torch.Generator().manual_seed(0))
+        >>> bool(found.points.min() > 0), round(found.acceptance, 1)
+        (True, 0.5)
+        """
+        integer("count", count, 1), integer("limit", limit, 1)
+        advice = "Fit the mixture to points inside the domain, lower its floor, or raise limit."
+        return accept(lambda size: self.sample(size, generator), contains, count, limit=limit, advice=advice)

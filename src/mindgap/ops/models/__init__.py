@@ -1,0 +1,1 @@
+"""Modules taken apart: flat parameters, the last layer and its features, rescaling of ReLU layers."""

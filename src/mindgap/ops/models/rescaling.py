@@ -1,0 +1,83 @@
+"""Dinh's rescaling of ReLU networks: other weights, the same function."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from mindgap.core.checks import integer
+from mindgap.core.errors import InputError
+
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+HOMOGENEOUS = (
+    nn.ReLU, nn.LeakyReLU, nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d,
+    nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d,
+    nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d,
+)  # f(αx) = αf(x) for every α > 0  # fmt: skip
+
+
+def rescaled(model: nn.Module, factor: float, *, place: int = 0) -> nn.Module:
+    """A copy whose layer number ``place`` is ``factor`` times larger and the next one as much smaller.
+
+    Layers (linear or convolution) are counted along the chain that the model runs; between the two there may only be
+    what commutes with a positive factor (ReLU, pooling, dropout …). The function stays the same but for rounding.
+
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    >>> other = rescaled(model, 8.0)
+    >>> x = torch.ones(1, 2)
+    >>> torch.equal(model(x), other(x)), bool((other[0].weight == 8 * model[0].weight).all())
+    (True, True)
+    """
+    if not 0 < factor < float("inf"):
+        raise InputError(f"factor must be a finite number above 0, got {factor}. Pass, say, 10.")
+    other = copy.deepcopy(model)
+    pairs = rescalable(other)
+    if not pairs:
+        raise InputError(
+            "Rescaling needs two layers with ReLU or pooling between them, got none in a chain of modules. Pass a "
+            "model that is, or holds, an nn.Sequential of them."
+        )
+    first, second = pairs[integer("place", place, 0, len(pairs) - 1, "the last pair of layers")]
+    with torch.no_grad():
+        for part in first.parameters(recurse=False):
+            part.mul_(factor)
+        second.weight.div_(factor)  # type: ignore[operator]
+    return other
+
+
+def rescalable(model: nn.Module) -> list[tuple[nn.Module, nn.Module]]:
+    """Neighbouring layers of every chain with only positively homogeneous modules between them."""
+    found = []
+    for chain in _chains(model):
+        layers = [number for number, module in enumerate(chain) if isinstance(module, LAYERS)]
+        for left, right in pairwise(layers):
+            between = chain[left + 1 : right]
+            tied = chain[left].weight is chain[right].weight
+            if not tied and all(isinstance(module, HOMOGENEOUS) for module in between):
+                found.append((chain[left], chain[right]))
+    return found
+
+
+def _chains(model: nn.Module) -> list[list[nn.Module]]:
+    """Runs of modules that are called one after the other; only nn.Sequential promises that."""
+    if _plain(model):
+        return _sequences(_opened(model))
+    return [chain for child in model.children() for chain in _chains(child)]
+
+
+def _plain(model: nn.Module) -> bool:
+    """Whether the model calls its members one after the other: a subclass may do something else with them."""
+    return isinstance(model, nn.Sequential) and type(model).forward is nn.Sequential.forward
+
+
+def _opened(model: nn.Module) -> list[nn.Module]:
+    """The members, those of members that are chains themselves in their place."""
+    return [part for child in model.children() for part in (_opened(child) if _plain(child) else [child])]
+
+
+def _sequences(chain: list[nn.Module]) -> list[list[nn.Module]]:
+    inner = [found for module in chain if not isinstance(module, (*LAYERS, *HOMOGENEOUS)) for found in _chains(module)]
+    return [chain, *inner]

@@ -1,1 +1,0 @@
-"""Exact and approximate nearest neighbours: points, candidates, certificates, ties."""

@@ -1,0 +1,120 @@
+"""Exact neighbours in few dimensions by a k-d tree, with the same certificate and the same ties.
+
+Approximate neighbours of very many points by an inverted file, with a recall that is measured, not hoped for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mindgap.core.errors import require
+from mindgap.ops.neighbors.exact import exact_blocks
+from mindgap.ops.neighbors.points import BLOCK, UNIT, Points, rows_of
+from mindgap.ops.neighbors.scores import Near, joined, kept, kth_square
+
+TRIES = 3
+
+
+def tree_installed() -> bool:
+    """Whether there is a package that plants trees."""
+    return importlib.util.find_spec("scipy") is not None
+
+
+def tree_blocks(points: Points, rows: Tensor, k: int, memory: int) -> Iterator[Near]:
+    """The neighbours of ``rows``; a row whose ties run beyond its candidates asks for more, then goes elsewhere."""
+    place = points.centered(points.rows).numpy()
+    tree = require("scipy.spatial", "neighbors").cKDTree(place)
+    wide = min(k + max(4, k // 4), len(points))
+    for _ in range(TRIES):
+        left, size = [rows[:0]], max(1, memory // (16 * wide * points.rows.shape[1]))
+        for block in rows.split(size) if len(rows) else ():
+            distance, index = tree.query(place[block.numpy()], k=range(1, wide + 1))
+            found, rest = _certified(points, block, torch.from_numpy(distance), torch.from_numpy(index), k)
+            yield found
+            left.append(rest)
+        rows, wide = torch.cat(left), min(4 * wide, len(points))
+    if len(rows):
+        yield from exact_blocks(points, rows, k, memory)
+
+
+def _certified(points: Points, rows: Tensor, distance: Tensor, index: Tensor, k: int) -> tuple[Near, Tensor]:
+    square = points.squares(rows, index)
+    kth = kth_square(points, index, square, k)
+    rounded = 8 * UNIT * points.reach
+    nearest_left_out = distance[:, -1] * (1 - (len(points.center) + 8) * UNIT) - rounded
+    sure = nearest_left_out > (kth + points.ties(kth)).sqrt() * (1 + 4 * UNIT)
+    if index.shape[1] == len(points):
+        sure[:] = True
+    return kept(points, rows[sure], index[sure], square[sure], kth[sure]), rows[~sure]
+
+
+QUERIES = 4096
+SAMPLE = 1024  # points whose exact neighbours the recall is measured on
+
+
+def faiss_installed() -> bool:
+    """Whether there is a package that searches approximately."""
+    return importlib.util.find_spec("faiss") is not None
+
+
+class Approximate:
+    """An inverted file over the points, opened just so wide that a sample of rows finds the wanted recall.
+
+    Candidates come from the index; their distances, order and ties are then exact as everywhere. The recall is the
+    share of the exact neighbours (ties included) that is found, over ``SAMPLE`` random points.
+    """
+
+    def __init__(self, points: Points, k: int, memory: int, recall: float, seed: int) -> None:
+        self.points, self.k, self.memory = points, k, memory
+        self.index = _index(points, seed)
+        sample = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[:SAMPLE]
+        truth = joined(list(exact_blocks(points, sample, k, memory)))
+        self.recall = 0.0
+        while True:
+            self.recall = _recall(joined(list(self.blocks(truth.rows))), truth)
+            if self.recall >= recall or self.index.nprobe >= self.index.nlist:
+                break
+            self.index.nprobe = min(2 * self.index.nprobe, self.index.nlist)
+
+    def search(self, rows: Tensor) -> Iterator[Near]:
+        """The neighbours of ``rows`` among the candidates of the index; exact for rows that it gives too few."""
+        wide = min(self.k + max(4, self.k // 4), len(self.points))
+        _, found = self.index.search(self.points.centered(self.points.rows[rows]).float().numpy(), wide)
+        index = torch.from_numpy(found)
+        square = self.points.squares(rows, index.clamp_min(0)).masked_fill(index < 0, torch.inf)
+        kth = kth_square(self.points, index.clamp_min(0), square, self.k)
+        full = kth.isfinite()
+        yield kept(self.points, rows[full], index[full], square[full], kth[full])
+        if not full.all():
+            yield from exact_blocks(self.points, rows[~full], self.k, self.memory)
+
+    def blocks(self, rows: Tensor) -> Iterator[Near]:
+        """The neighbours of ``rows``, block after block."""
+        for block in rows.split(QUERIES):
+            yield from self.search(block)
+
+
+def _index(points: Points, seed: int) -> Any:
+    faiss = require("faiss", "neighbors")
+    lists = max(1, int(2 * len(points) ** 0.5))
+    dimension = points.rows.shape[1]
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dimension), dimension, lists)
+    index.cp.seed, index.cp.max_points_per_centroid, index.cp.niter = seed, 64, 10
+    some = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed))[: 64 * lists]
+    index.train(points.centered(points.rows[some.sort().values]).float().numpy())
+    for block in points.rows.split(BLOCK):
+        index.add(points.centered(block).float().numpy())
+    index.nprobe = min(8, lists)
+    return index
+
+
+def _recall(found: Near, truth: Near) -> float:
+    """The share of the true pairs (row, point) that were found."""
+    size = int(truth.index.max()) + int(found.index.max()) + 1
+    pairs = [rows_of(near.start) * size + near.index for near in (found, truth)]
+    return float(torch.isin(pairs[1], pairs[0]).double().mean())

@@ -1,0 +1,201 @@
+r"""The Taylor metric Df: how much a function changes around a point, from its derivatives.
+
+.. math:: Df_\epsilon^n(x) = \sum_{r=1}^{n} \epsilon^r T_r(x), \qquad
+          T_r(x) = \sum_{|k| = r} \frac{\| \partial^k f(x) \|^2}{k!}
+
+over multi-indices k and summed over outputs. For n = 2 it is :math:`\epsilon \|\nabla f\|^2 + \frac{\epsilon^2}{2}
+\|H\|_F^2`: the variance that the second Taylor polynomial has under noise of variance ε. The variance of f itself has a
+further term of that order, :math:`\epsilon^2 \nabla f \cdot \nabla \Delta f`, from the third derivatives.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.func import jvp
+
+from mindgap.core.checks import choice, integer
+from mindgap.core.errors import InputError
+from mindgap.ops.taylor.stencil import MultiIndex, Stencil, factorial, multi_indices, places
+
+Function = Callable[[Tensor], Tensor]
+Method = Literal["forward", "differences"]
+BATCH = 2**15  # rows that are differentiated at once: fewer and the overhead of a pass counts (benchmarks/taylor.py)
+
+
+def taylor_metric(
+    function: Function,
+    points: Tensor,
+    *,
+    epsilon: float | Sequence[float],
+    order: int = 2,
+    method: Method = "forward",
+    step: float | None = None,
+    batch_size: int = BATCH,
+) -> Tensor:
+    r"""Df at every point; one row for each ``epsilon`` if there are several.
+
+    ``function`` takes n rows and returns n values or n rows, each from its own row alone. ``method`` is ``"forward"``
+    (forward-mode differentiation, exact) or ``"differences"`` (central differences of width ``step``, for functions
+    that torch cannot see through). ``batch_size`` rows are held at once.
+
+    >>> x = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
+    >>> taylor_metric(lambda z: z[:, 0] * z[:, 1] ** 2, x, epsilon=0.5, order=2).tolist()
+    [0.0, 20.5]
+    """
+    several = [epsilon] if isinstance(epsilon, int | float) else list(epsilon)
+    if not several or any(not value > 0 for value in several):
+        raise InputError(f"epsilon must be above 0, got {epsilon!r}. It is the variance of the noise, e.g. 1e-3.")
+    terms = taylor_terms(function, points, order, method=method, step=step, batch_size=batch_size)
+    powers = torch.tensor(several, dtype=torch.float64)[:, None] ** torch.arange(1, order + 1)
+    found = powers @ terms.T
+    return found[0] if isinstance(epsilon, int | float) else found
+
+
+def taylor_terms(
+    function: Function,
+    points: Tensor,
+    order: int = 2,
+    *,
+    method: Method = "forward",
+    step: float | None = None,
+    batch_size: int = BATCH,
+) -> Tensor:
+    """The terms T_1 … T_order of Df at every point, one column each, without their powers of ε."""
+    integer("order", order, 1)
+    integer("batch_size", batch_size, 1)
+    choice("method", method, ("forward", "differences"))
+    checked = _checked(points)
+    if method == "differences":
+        stencil = Stencil(checked.shape[1], order, step or default_step(checked, order))
+        return torch.cat([stencil.terms(_called(function, stencil, block)) for block in checked.split(batch_size)])
+    if step is not None:
+        raise InputError(f"step must be left out where torch differentiates, got {step}. Or pass method='differences'.")
+    _check_rows(function, checked)
+    return torch.cat([_forward_terms(function, block, order) for block in checked.split(batch_size)])
+
+
+def partial_derivatives(function: Function, points: Tensor, order: int) -> dict[MultiIndex, Tensor]:
+    """All partial derivatives up to ``order``, by nested forward-mode differentiation, for all points at once.
+
+    One nested pass along the axes of a derivative of the highest order also gives every lower one on its way, so the
+    passes are as many as derivatives of the highest order, each 2^order times the cost of the function.
+
+    >>> found = partial_derivatives(lambda z: z[:, :1] ** 3, torch.tensor([[2.0]]), 2)
+    >>> {index: float(value) for index, value in found.items()}
+    {(1,): 12.0, (2,): 12.0}
+    """
+    dimension = points.shape[1]
+    found: dict[MultiIndex, Tensor] = {}
+    for top in multi_indices(dimension, integer("order", order, 1)):
+        axes = places(top)
+        if order > 1 and not any(_index(axes, chosen, dimension) not in found for chosen in _subsets(order)):
+            continue
+        values = _nested(function, points, [torch.eye(dimension).to(points)[axis] for axis in axes])
+        for chosen, value in zip(_subsets(order), values[1:], strict=True):
+            found.setdefault(_index(axes, chosen, dimension), value.detach().reshape(len(points), -1))
+    return found
+
+
+def default_step(points: Tensor, order: int) -> float:
+    """The step at which rounding and truncation of a central difference of this order are about equal.
+
+    >>> 1e-4 < default_step(torch.rand(9, 2, dtype=torch.float64), 2) < 1e-3
+    True
+    """
+    scale = max(float(points.abs().max()), 1.0)
+    return float(scale * torch.finfo(points.dtype).eps ** (1 / (order + 2)))
+
+
+def _forward_terms(function: Function, points: Tensor, order: int) -> Tensor:
+    terms = torch.zeros(len(points), order, dtype=torch.float64)
+    for index, value in partial_derivatives(function, points, order).items():
+        terms[:, sum(index) - 1] += value.double().square().sum(1) / factorial(index)
+    return terms
+
+
+def _nested(function: Function, points: Tensor, directions: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The function and its derivatives along every subset of the directions, in the order of :func:`_subsets`."""
+
+    def level(depth: int) -> Callable[[Tensor], tuple[Tensor, ...]]:
+        if depth == 0:
+            return lambda rows: (function(rows),)
+        below, direction = level(depth - 1), directions[depth - 1]
+
+        def differentiated(rows: Tensor) -> tuple[Tensor, ...]:
+            found = jvp(below, (rows,), (direction.expand_as(rows),))
+            return (*found[0], *found[1])
+
+        return differentiated
+
+    _load_forward_mode()
+    try:
+        with torch.no_grad():
+            return level(len(directions))(points)
+    except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
+        raise InputError(
+            f"The function must be one that torch can differentiate, got {type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}. Write it with torch, or take differences."
+        ) from error
+
+
+@functools.cache
+def _load_forward_mode() -> None:
+    """Let torch load its forward-mode rules now, without the warnings about its own older parts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))
+
+
+def _subsets(order: int) -> list[list[int]]:
+    """Which of the directions each output of a nested pass is differentiated along: bit by bit, none left out."""
+    return [[bit for bit in range(order) if code >> bit & 1] for code in range(1, 2**order)]
+
+
+def _index(axes: Sequence[int], chosen: Sequence[int], dimension: int) -> MultiIndex:
+    taken = [axes[place] for place in chosen]
+    return tuple(taken.count(axis) for axis in range(dimension))
+
+
+def _called(function: Function, stencil: Stencil, points: Tensor) -> Tensor:
+    """The function around all points, in one call."""
+    around = stencil.around(points)
+    with torch.no_grad():
+        values = torch.as_tensor(function(around.flatten(0, 1)))
+    if len(values) != around.shape[0] * around.shape[1]:
+        raise InputError(
+            f"The function must give a value for each of {around.shape[0] * around.shape[1]} rows, got "
+            f"{tuple(values.shape)}. Return one row for each row."
+        )
+    return values.reshape(*around.shape[:2], -1)
+
+
+def _checked(points: Tensor) -> Tensor:
+    if not isinstance(points, Tensor) or points.ndim != 2 or not points.is_floating_point() or not points.numel():
+        shape = tuple(points.shape) if isinstance(points, Tensor) else type(points).__name__
+        raise InputError(
+            f"points must be a tensor of n rows of real numbers, got {shape}. Pass x[:, None] for one input."
+        )
+    return points.detach()
+
+
+def _check_rows(function: Function, points: Tensor) -> None:
+    """Forward-mode differentiation along a shared direction needs rows that do not see each other."""
+    with torch.no_grad():
+        few = points[:2]
+        together, alone = torch.as_tensor(function(few)), torch.as_tensor(function(few[:1]))
+    if together.ndim == 0 or len(together) != len(few):
+        raise InputError(
+            f"The function must give a value for each row, got the shape {tuple(together.shape)} for {len(few)} rows. "
+            "Return one row for each row."
+        )
+    if not torch.allclose(together[:1], alone, rtol=1e-4, atol=1e-6, equal_nan=True):
+        raise InputError(
+            "The function must treat every row by itself, got another value for a row beside others than alone. "
+            "Put batch normalisation and dropout into evaluation mode."
+        )

@@ -1,0 +1,1 @@
+"""Local label variance around every sample, and the sample weights made from it."""

@@ -1,0 +1,1 @@
+"""Whole pages other than the report of examine: studies, certificates, weights, sampling, surfaces."""

@@ -1,0 +1,189 @@
+"""The page of `mindgap certify`: the promise, what it is made of, and every number in words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from mindgap.core.certificate import THEOREMS, Certificate
+from mindgap.core.files import write_whole
+from mindgap.ops.pac_bayes import bounds
+from mindgap.report import html, wording
+from mindgap.report.style import (
+    AMBER,
+    GREEN,
+    INK,
+    PINK,
+    SKY,
+    TEST,
+    TRAIN,
+    Chart,
+    Figure,
+    axis_title,
+    figure,
+    named,
+    upright,
+)
+
+FORMULAS = {
+    "kl": bounds.small_kl,
+    "quadratic": bounds.quadratic,
+    "mcallester": bounds.mcallester,
+    "catoni": bounds.catoni,
+}
+PARTS = {
+    "seen": ("error on the bound data", TRAIN),
+    "drawn": ("Monte-Carlo part", AMBER),
+    "sure": ("price of confidence", SKY),
+    "kl": ("price of the KL", PINK),
+}
+
+
+def certificate_page(certificate: Certificate, path: str | os.PathLike[str]) -> Path:
+    """Write the page to one HTML file that needs nothing else."""
+    return write_whole(path, certificate_html(certificate))
+
+
+def certificate_html(certificate: Certificate) -> str:
+    """The page as text."""
+    tone = "bad" if not certificate.valid else "warn" if certificate.vacuous else "good"
+    label, _, why = certificate.verdict.partition(" (")
+    return html.render(
+        "certificate.html",
+        certificate=certificate,
+        tone=tone,
+        label=label,
+        why=f"{why[:1].upper()}{why[1:-1]}." if why else "",
+        numbers=numbers_in_words(certificate),
+        made=made_in_words(certificate),
+        charts=[_chart(certificate)],
+    )
+
+
+def shares(certificate: Certificate, theorem: str) -> dict[str, float]:
+    """What a bound is made of: seen error, Monte-Carlo part, price of confidence (no KL), price of the KL."""
+    candidates = int(certificate.settings.get("candidates", 1))
+    rest = (certificate.delta - certificate.monte_carlo_delta) / candidates
+    without = FORMULAS[theorem](certificate.error_limit, 0.0, certificate.samples, rest)
+    return {
+        "seen": certificate.error,
+        "drawn": certificate.error_limit - certificate.error,
+        "sure": without - certificate.error_limit,
+        "kl": certificate.bounds[theorem] - without,
+    }
+
+
+def _chart(certificate: Certificate) -> Chart:
+    beside = [] if certificate.test_error is None else ["The orange line is the random model's error on test data."]
+    if certificate.prior_bound is not None:
+        beside.append("The green line is the control: the held-out bound on the prior's mean weights, without noise.")
+    return Chart(
+        key="parts",
+        title="What the bound is made of",
+        caption=" ".join(
+            ["Every bar is the same promise by another theorem; the first was chosen in advance.", *beside]
+        ),
+        alt=f"Bars of the bounds by theorem: the kl inverse is {wording.percent(certificate.bound)}, of which "
+        f"{wording.percent(certificate.error)} was seen on the bound data.",
+        figure=parts_figure(certificate),
+        wide=True,
+    )
+
+
+def parts_figure(certificate: Certificate) -> Figure:
+    """Stacked bars, one a theorem, and lines for the test error and the control."""
+    found = [shares(certificate, name) for name in certificate.bounds]
+    rows = list(range(len(found)))
+    bars: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": words,
+            "y": rows,
+            "x": [share[part] for share in found],
+            "marker": {"color": colour},
+            "width": 0.55,
+            "hovertemplate": f"{words}: %{{x:.3%}}<extra></extra>",
+        }
+        for part, (words, colour) in PARTS.items()
+    ]
+    lines = [("test error", certificate.test_error, TEST), ("held-out bound", certificate.prior_bound, GREEN)]
+    drawn = [(words, value, colour) for words, value, colour in lines if value is not None]
+    widest = max([*certificate.bounds.values(), *(value for _, value, _ in drawn)])
+    far = min(1.3 * widest, max(1.05, 1.3 * certificate.bound))
+    legend = [
+        {"type": "scatter", "mode": "lines", "x": [None], "y": [None], "name": words, "line": {"color": colour}}
+        for words, _, colour in drawn
+    ]
+    return figure(
+        [*bars, *legend],
+        height=150 + 44 * len(rows),
+        x={"title": axis_title("error rate"), "tickformat": ".2~%", "range": [0, far]},
+        y={**named([_short(name) for name in certificate.bounds]), "autorange": "reversed"},
+        barmode="stack",
+        shapes=[upright(value, colour=colour, dash="solid") for _, value, colour in drawn],
+        annotations=[_label(row, value, far) for row, value in enumerate(certificate.bounds.values())],
+    )
+
+
+def _short(theorem: str) -> str:
+    return THEOREMS.get(theorem, theorem).split(" (")[0]
+
+
+def _label(row: int, value: float, far: float) -> dict[str, Any]:
+    inside = value > 0.92 * far
+    spot = {"x": far, "xanchor": "right"} if inside else {"x": value, "xanchor": "left", "xshift": 8}
+    ground = {"bgcolor": "rgba(255,255,255,0.85)"}
+    return {"y": row, "text": f"{value:.2%}", "showarrow": False, "font": {"size": 12, "color": INK}, **ground, **spot}
+
+
+def numbers_in_words(certificate: Certificate) -> dict[str, str]:
+    """Every number of the bound, and what it is."""
+    percent, samples = "{:.2%}".format, f"{certificate.samples:,} bound samples"
+    rows = {
+        "Bound": f"{percent(certificate.bound)}: at most this share of answers is wrong, by the kl inverse",
+        "Confidence": f"{1 - certificate.delta:.4g} (δ = {certificate.delta:g}), over the draw of the bound data and "
+        f"of the weights; {certificate.monte_carlo_delta:g} of δ is kept for the draws of the weights (δ')",
+        "Error seen": f"{percent(certificate.error)} of the answers on {samples} were wrong",
+        "Its limit": f"{percent(certificate.error_limit)}: by {certificate.draws:,} independent draws of the weights, "
+        "the expected error on the bound data is at most this",
+        "KL": f"{certificate.kl:,.2f} nats: how far the posterior went from its prior, "
+        f"{certificate.kl / certificate.samples:.2g} a sample",
+        "Cross entropy": f"{percent(certificate.loss_bounds['kl'])} of the largest one at most, by the same theorem "
+        f"({percent(certificate.loss)} seen); this holds with the same confidence on its own",
+        "Guessing": f"{percent(certificate.guess)}: the error of always answering the most frequent class",
+    }
+    if certificate.prior_bound is not None and certificate.prior_error is not None:
+        rows["Control"] = (
+            f"{percent(certificate.prior_bound)}: the held-out bound, at the same δ, on the prior's mean weights, "
+            f"which err on {percent(certificate.prior_error)} of the bound data. PAC-Bayes gains only what the "
+            "certificate is below this"
+        )
+    if certificate.test_error is not None:
+        rows["Test error"] = (
+            f"{percent(certificate.test_error)} of {certificate.sizes.get('test', 0):,} test answers were wrong, each "
+            "with weights of its own"
+        )
+    return rows
+
+
+def made_in_words(certificate: Certificate) -> dict[str, str]:
+    """What was used."""
+    sizes, settings = certificate.sizes, certificate.settings
+    learnt = certificate.prior == "learnt"
+    prior = (
+        f"learnt on {sizes.get('prior', 0):,} samples that do not bound" if learnt else "the weights before training"
+    )
+    own = "every sample had weights of its own" if settings.get("own_draws") else "whole models were drawn"
+    return {
+        "Prior": f"{prior}; {certificate.posterior} noise of scale {certificate.scale:g}, {certificate.chosen}",
+        "Posterior": f"{certificate.posterior}, over {sizes.get('weights', 0):,} weights, trained on "
+        f"{sizes.get('train', 0):,} samples for {wording.count(settings.get('epochs', 0), 'epoch')}, down the "
+        f"{settings.get('objective')} bound",
+        "Draws": f"{certificate.draws:,}; {own}",
+        "Seed": str(settings.get("seed", "")),
+        "Data": ", ".join(f"{name} {sizes.get(name, 0):,} ({text})" for name, text in certificate.digests.items()),
+        "Time": f"{wording.seconds(certificate.cost.get('cpu_seconds', 0.0))} of processor time",
+        **{f"Note {k}": note for k, note in enumerate(certificate.notes, 1)},
+    }

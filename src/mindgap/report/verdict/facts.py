@@ -1,0 +1,91 @@
+"""The plain facts about a subject.
+
+What the training curves show.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from mindgap.core.loss import align
+from mindgap.core.subject import Subject
+from mindgap.ops.models.parameters import count
+from mindgap.ops.samples import overlap
+from mindgap.report.parts import Facts
+
+
+def facts_of(subject: Subject, stopped: str = "") -> Facts:
+    """Sizes, errors, the best constant answer's error and the overlap of test and train data."""
+    tested = subject.test is not None
+    return Facts(
+        name=subject.name,
+        task=subject.task,
+        loss=subject.loss.name,
+        train_samples=len(subject.train),
+        test_samples=len(subject.test) if subject.test is not None else 0,
+        parameters=sum(count(subject.model).values()),
+        train_loss=subject.mean_loss("train"),
+        train_error=subject.mean_error("train"),
+        baseline=baseline(subject),
+        test_loss=subject.mean_loss("test") if tested else None,
+        test_error=subject.mean_error("test") if tested else None,
+        overlap=overlap(subject.test, subject.train) if subject.test is not None else 0.0,
+        initial=subject.initial is not None,
+        stopped=stopped,
+    )
+
+
+def baseline(subject: Subject) -> float:
+    """The train error of the best constant answer: commonest class, commonest labels, or mean target."""
+    targets = subject.targets("train")
+    if subject.task == "classification":
+        return 1 - int(torch.bincount(targets.cpu()).max()) / len(targets)
+    if subject.task == "multilabel":
+        share = targets.double().flatten(1).mean(0) if targets.ndim > 1 else targets.double().mean()
+        return float(torch.minimum(share, 1 - share).mean())
+    return float(_constant_losses(subject, targets).double().mean())
+
+
+def _constant_losses(subject: Subject, targets: Tensor) -> Tensor:
+    mean = targets.mean(0, keepdim=True).expand_as(targets)
+    outputs = subject.outputs("train")
+    return subject.loss(mean.reshape(align(outputs, targets).shape), targets)
+
+
+RISE = 0.05  # a loss wobbles by a few per cent from epoch to epoch
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Where a loss on unseen data was lowest, before it rose while the train loss fell."""
+
+    which: str
+    epoch: int
+    lowest: float
+    last: float
+
+
+def series(curves: Sequence[Mapping[str, float]], name: str) -> tuple[list[float], list[float]]:
+    """Epochs and values of one curve, without the epochs in which it was not evaluated or not finite."""
+    found = [(row.get("epoch", float(k + 1)), row[name]) for k, row in enumerate(curves) if name in row]
+    kept = [(epoch, value) for epoch, value in found if math.isfinite(value)]
+    return [epoch for epoch, _ in kept], [value for _, value in kept]
+
+
+def turning_point(curves: Sequence[Mapping[str, float]]) -> Turn | None:
+    """The epoch of the lowest validation (else test) loss, if it has clearly risen since and the train loss fell."""
+    which = "validation" if series(curves, "validation_loss")[1] else "test"
+    epochs, values = series(curves, f"{which}_loss")
+    train = dict(zip(*series(curves, "train_loss"), strict=True))
+    if len(values) < 3:
+        return None
+    place = min(range(len(values)), key=values.__getitem__)
+    fell = train.get(epochs[-1], math.inf) < train.get(epochs[place], -math.inf)
+    if not fell or values[-1] <= (1 + RISE) * values[place]:
+        return None
+    return Turn(which=which, epoch=int(epochs[place]), lowest=values[place], last=values[-1])

@@ -1,0 +1,196 @@
+"""The verdict: a headline, the sentences that support it, and what to try next.
+
+The sentences of a verdict; each is empty where it has nothing to say.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Mapping, Sequence
+
+from mindgap.bounds.held_out import TOLERATED
+from mindgap.core.result import Result
+from mindgap.report import wording
+from mindgap.report.parts import Card, Facts, Verdict
+from mindgap.report.verdict.advice import advise
+from mindgap.report.verdict.diagnosis import CLEAR_GAP, KINDS, NOTABLE_GAP, kind_of, underfits
+from mindgap.report.verdict.facts import turning_point
+
+
+def stop(facts: Facts) -> str:
+    """Why training ended before its time."""
+    if facts.stopped.startswith("diverged: "):
+        return f"In training {facts.stopped.removeprefix('diverged: ')}."
+    return f"Training was {facts.stopped}." if facts.stopped.startswith("interrupted") else ""
+
+
+def leak(facts: Facts) -> str:
+    """That test samples stand in the train data."""
+    if not facts.overlap:
+        return ""
+    share = f"{wording.percent(facts.overlap)} of the test samples stand, with the same target, in the train data"
+    if facts.overlap <= TOLERATED:
+        return f"{share}; so few may be natural duplicates, but look at them."
+    return f"{share}, so the gap below is too small and no bound on held-out data holds."
+
+
+def _gap_sentence(facts: Facts, gap: Result) -> str:
+    """How large the gap is, with its interval, or that it cannot be known."""
+    if gap.value is None:
+        seen = f"The train {'error' if facts.rate else 'loss'} is {wording.error(facts, facts.train_error)}"
+        return f"{seen}, but without samples that the model has never seen it says nothing about the error in use."
+    size = f"The gap between test and train {'error' if facts.rate else 'loss'} is {wording.gap(facts, gap.value)}"
+    if gap.interval is None or not math.isfinite(gap.interval.high):
+        return f"{size}, from {wording.count(facts.test_samples, 'test sample')}: too few for an interval."
+    ends = f"with {wording.level(gap.interval)} confidence between {wording.ends(facts, gap.interval)}"
+    return f"{size}, {ends} (from {wording.count(facts.test_samples, 'test sample')})."
+
+
+def shortage(facts: Facts, gap: Result) -> str:
+    """How many test samples would settle an undecided gap."""
+    needed = samples_needed(facts, gap)
+    if needed is None:
+        return "One test sample has no spread; a few hundred give a first interval."
+    return (
+        "The interval reaches from next to nothing to a gap worth acting on; about "
+        f"{wording.count(needed - facts.test_samples, 'more test sample')} ({needed:,} in all) would settle it."
+    )
+
+
+def samples_needed(facts: Facts, gap: Result) -> int | None:
+    """Test samples at which the interval would end on one side of what :mod:`mindgap.report.verdict.diagnosis` asks for.
+
+    A half width shrinks with the square root of the number of samples; the gap is taken to stay what it is.
+    """
+    if gap.value is None or gap.interval is None or not math.isfinite(gap.interval.high):
+        return None
+    half = (gap.interval.high - gap.interval.low) / 2
+    target = max(gap.value - CLEAR_GAP * facts.scale, NOTABLE_GAP * facts.scale - gap.value)
+    return max(math.ceil(facts.test_samples * (half / target) ** 2), facts.test_samples + 1)
+
+
+def train(facts: Facts) -> str:
+    """That the train error is high, beside what a constant answer would get."""
+    if not underfits(facts):
+        return ""
+    verb = "is wrong on" if facts.rate else "has a loss of"
+    end = " of the train samples" if facts.rate else " on the train data"
+    constant = "Always giving the commonest answer" if facts.rate else "Always answering with the mean target"
+    return (
+        f"{constant} {verb} {wording.error(facts, facts.baseline)}{end}, this model "
+        f"{verb} {wording.error(facts, facts.train_error)}: it has not learnt enough yet."
+    )
+
+
+def bound(facts: Facts, cards: Sequence[Card]) -> str:
+    """What the tightest bound guarantees that is valid and says something.
+
+    Bounds of one basis have a fixed order, so taking the smallest of them is no choice; taking the smallest over
+    several bases is, and each of these pays its share of the confidence.
+    """
+    bounds = [card for card in cards if card.result.family == "bound"]
+    holding = [card for card in bounds if card.guarantees_model]
+    if holding:
+        bases = {card.result.provenance.get("basis", card.result.name) for card in holding}
+        return _guarantee(facts, min(holding, key=lambda card: float(card.result)), len(bases))
+    if not bounds or not facts.test_samples:
+        return ""
+    reasons = collections.Counter(_why_not(card) for card in bounds)
+    (reason, times), *_ = reasons.most_common(1)
+    return f"No bound gives a guarantee here; for {times} of {len(bounds)} the reason is: {reason}."
+
+
+def _why_not(card: Card) -> str:
+    """Why a bound guarantees nothing for the model as it stands."""
+    if card.guarantees:
+        return f"it speaks of {card.result.provenance['risk_of']}"
+    return card.result.reason or "it is vacuous"
+
+
+def _guarantee(facts: Facts, card: Card, bases: int) -> str:
+    result = card.result
+    confidence = 1 - bases * float(result.provenance.get("parameters", {}).get("delta", 0.05))
+    value = wording.bounded(result, facts, result.value)
+    what = "error" if "%" in value else "loss"
+    return (
+        f"With {wording.percent(confidence)} confidence the {what} on unseen data is below {value} "
+        f"(bound: {card.title}), provided that nothing was chosen by looking at the test data."
+    )
+
+
+def rise(curves: Sequence[Mapping[str, float]]) -> str:
+    """That the loss on unseen data rose again while the train loss fell."""
+    turn = turning_point(curves)
+    if turn is None:
+        return ""
+    return (
+        f"The {turn.which} loss was lowest in epoch {turn.epoch} ({wording.number(turn.lowest)}) and has risen to "
+        f"{wording.number(turn.last)} since, while the train loss went on falling. "
+        "That is a look at the curve, not a choice: choose the epoch on held-out train data."
+    )
+
+
+def failure(cards: Sequence[Card]) -> str:
+    """That some measure failed."""
+    failed = [card.title for card in cards if card.result.reason.startswith("failed")]
+    if not failed:
+        return ""
+    noun = "One quantity" if len(failed) == 1 else f"{len(failed)} quantities"
+    return f"{noun} could not be computed because of an error ({', '.join(failed[:3])}); the reasons stand below."
+
+
+MOST_SENTENCES = 5  # a verdict that needs more is not one
+
+
+def judge(facts: Facts, gap: Result, cards: Sequence[Card], curves: Sequence[Mapping[str, float]]) -> Verdict:
+    """The verdict on a subject from its facts, its gap, its measured cards and its training curves."""
+    kind = kind_of(facts, gap)
+    label, tone = KINDS[kind]
+    late = rise(curves)
+    words = [
+        stop(facts),
+        leak(facts),
+        _gap_sentence(facts, gap),
+        shortage(facts, gap) if kind == "undecided" else "",
+        train(facts),
+        "" if kind == "leak" else bound(facts, cards),
+        late,
+        failure(cards),
+    ]
+    return Verdict(
+        kind=kind,
+        label=label,
+        tone=tone,
+        headline=headline(kind, facts),
+        sentences=tuple(sentence for sentence in words if sentence)[:MOST_SENTENCES],
+        advice=advise(kind, rising=bool(late)),
+    )
+
+
+HEADLINES: Mapping[str, str] = {
+    "diverged": "Training diverged, so what follows is about an unfinished model.",
+    "leak": "These test data cannot judge the model: {overlap} of them stand in its train data.",
+    "over-fitting": "This model over-fits: {unseen}, but {seen}.",
+    "mild over-fitting": "This model over-fits a little: {unseen}, {seen}.",
+    "under-fitting": "This model under-fits: {seen}.",
+    "undecided": "There are too few test samples to tell whether this model over-fits.",
+    "no test data": "The gap cannot be measured: there are no test data.",
+    "easier test data": "The test data look easier than the train data: {unseen}, {seen}.",
+    "fine": "What this model learnt carries over: {unseen}, {seen}.",
+}
+
+
+def headline(kind: str, facts: Facts) -> str:
+    """The one sentence that a reader in a hurry takes away."""
+    return HEADLINES[kind].format(
+        seen=_rate(facts, facts.train_error, "its train data"),
+        unseen=_rate(facts, facts.test_error or 0.0, "unseen data"),
+        overlap=wording.percent(facts.overlap),
+    )
+
+
+def _rate(facts: Facts, value: float, where: str) -> str:
+    if facts.rate:
+        return f"{wording.percent(value)} wrong on {where}"
+    return f"loss {wording.number(value, 3)} on {where}"

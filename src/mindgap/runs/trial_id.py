@@ -1,0 +1,228 @@
+"""Trial id: equal if and only if the same code would do the same work.
+
+Code version: a hash of the source that a study runs, found by reading imports, without importing anything.
+
+Comments, layout and docstrings do not count, so polishing words does not throw away computed trials.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mindgap._version import __version__
+from mindgap.core.errors import InputError
+from mindgap.core.plain import canonical
+from mindgap.core.study import Study, Trial
+
+HOUSE = "mindgap"
+_REGISTRY = "mindgap.core.registry"
+_LOOKUPS = frozenset({"find", "catalog", "load", "*"})
+_ROOMS = ("mindgap.measures", "mindgap.bounds", "mindgap.remedies")
+
+
+def code_version(module: str) -> str:
+    """Hash of mindgap's version, the module's source, and all followed sources that it imports, directly or not.
+
+    Followed are ``mindgap.*``, the module's own top-level package, and plain files beside a top-level module.
+    A package that is imported as such counts with its whole folder, because it may import its siblings dynamically.
+
+    >>> code_version("mindgap.core.table") == code_version("mindgap.core.table")
+    True
+    """
+    digest = hashlib.sha256(__version__.encode())
+    for name, path in sorted(reachable(module).items()):
+        digest.update(f"\0{name}\0{_read(path, *_stamp(path))[0]}".encode())
+    return digest.hexdigest()[:16]
+
+
+def bytecode(cls: type) -> str:
+    """Hash of a class's methods, for one that was typed into a session and has no file."""
+    functions = [value for value in vars(cls).values() if isinstance(value, types.FunctionType)]
+    return hashlib.sha256(repr([_instructions(function.__code__) for function in functions]).encode()).hexdigest()[:16]
+
+
+def _instructions(code: types.CodeType) -> list[object]:
+    constants = [_instructions(item) if isinstance(item, types.CodeType) else item for item in code.co_consts]
+    return [code.co_name, code.co_code, code.co_names, constants]
+
+
+def reachable(module: str) -> dict[str, Path]:
+    """The followed modules that ``module`` depends on, itself included, with their files."""
+    start = _locate(module, module)
+    found: dict[str, Path] = {} if start is None else {module: start}
+    waiting = list(found)
+    while waiting:
+        name = waiting.pop()
+        fresh = {key: path for key, path in _direct(name, found[name], module) if key not in found}
+        found.update(fresh)
+        waiting += fresh
+    return found
+
+
+def _direct(name: str, path: Path, home: str) -> Iterator[tuple[str, Path]]:
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for level, base, names in _read(path, *_stamp(path))[1]:
+        target = _absolute(level, base, package)
+        rooms = _ROOMS if _looks_up(target, names) else ()
+        for wanted in (*_wanted(target, names, home), *rooms):
+            yield from _expand(wanted, home)
+
+
+def _looks_up(target: str, names: tuple[str, ...]) -> bool:
+    """Whether an import may reach any spec by its name."""
+    if target == _REGISTRY:
+        return not names or bool(_LOOKUPS & set(names))
+    return f"{target}." == _REGISTRY.removesuffix("registry") and "registry" in names
+
+
+def _absolute(level: int, base: str, package: str) -> str:
+    if not level:
+        return base
+    parts = package.split(".")[: len(package.split(".")) - level + 1]
+    return ".".join([*parts, base] if base else parts)
+
+
+def _wanted(target: str, names: tuple[str, ...], home: str) -> list[str]:
+    """``from package import submodule`` asks for the submodule, ``from package import Name`` for the package."""
+    below = [f"{target}.{name}" for name in names if _locate(f"{target}.{name}", home) is not None]
+    return below if names and len(below) == len(names) else [target, *below]
+
+
+def _expand(name: str, home: str) -> Iterator[tuple[str, Path]]:
+    path = _locate(name, home)
+    if path is None:
+        return
+    if path.name != "__init__.py":
+        yield name, path
+        return
+    for file in sorted(path.parent.rglob("*.py")):
+        parts = file.relative_to(path.parent).with_suffix("").parts
+        yield ".".join([name, *(part for part in parts if part != "__init__")]), file
+
+
+def _locate(name: str, home: str) -> Path | None:
+    """The source file of a followed module, from what is already imported; None for all others."""
+    top, own = name.partition(".")[0], home.partition(".")[0]
+    if top not in (HOUSE, own) and not _beside(top, own):
+        return None
+    loaded = getattr(sys.modules.get(name), "__file__", None)
+    if loaded and loaded.endswith(".py") and Path(loaded).is_file():
+        return Path(loaded)
+    return next((path for path in _candidates(name, own) if path.is_file()), None)
+
+
+def _candidates(name: str, own: str) -> Iterator[Path]:
+    top, *rest = name.split(".")
+    for folder in _folders(top, own):
+        stem = folder.joinpath(*rest)
+        yield stem / "__init__.py"
+        yield stem.with_suffix(".py")
+
+
+def _folders(top: str, own: str) -> list[Path]:
+    """Where the parts of a top-level package lie; a file beside the study stands for itself."""
+    package = getattr(sys.modules.get(top), "__path__", None)
+    if package is not None:
+        return [Path(entry) for entry in package]
+    file = getattr(sys.modules.get(own), "__file__", None)
+    return [Path(file).parent / top] if file else []
+
+
+def _beside(top: str, own: str) -> bool:
+    module = sys.modules.get(own)
+    file = getattr(module, "__file__", None)
+    if file is None or hasattr(module, "__path__") or "site-packages" in Path(file).parts:
+        return False
+    return (Path(file).parent / f"{top}.py").is_file()
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(path: Path, *stamp: int) -> tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]:  # noqa: ARG001
+    """The hash of a file and the imports in it; the stamp makes an edited file a new entry."""
+    source = path.read_bytes()
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return hashlib.sha256(source).hexdigest(), ()
+    imports = tuple(_imports(tree))
+    _strip_docstrings(tree)
+    return hashlib.sha256(ast.dump(tree, annotate_fields=False).encode()).hexdigest(), imports
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.level, node.module or "", tuple(alias.name for alias in node.names)
+
+
+def _strip_docstrings(tree: ast.AST) -> None:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                del node.body[0]
+
+
+_LARGEST_SEED = 2**63 - 1
+
+
+def trial_id(study: Study, trial: Trial) -> str:
+    """Hash of the study's family, name and fields, the trial's parameters and seed, and the version of the code."""
+    return trial_ids(study, [trial])[0]
+
+
+def trial_ids(study: Study, trials: list[Trial]) -> list[str]:
+    """The ids of many trials; the code is read once."""
+    head = [study.family, study.name, fields_of(study), version_of(study)]
+    return [_digest([*head, parameters_of(trial), seed_of(trial)]) for trial in trials]
+
+
+def version_of(study: Study) -> str:
+    """The version of the code that a study runs."""
+    module = type(study).__module__
+    return code_version(module) if reachable(module) else code_version(module) + bytecode(type(study))
+
+
+def fields_of(study: Study) -> str:
+    """The study's fields as canonical JSON."""
+    return canonical(study.parameters, f"field of {study.name}")
+
+
+def parameters_of(trial: Trial) -> str:
+    """The trial's parameters as canonical JSON."""
+    if not isinstance(trial.parameters, Mapping):
+        raise InputError(
+            f"The parameters of a trial must be a mapping from names to plain data, got "
+            f"{type(trial.parameters).__name__}. Pass Trial(parameters={{'name': value}})."
+        )
+    return canonical(trial.parameters, "trial parameter")
+
+
+def seed_of(trial: Trial) -> int:
+    """The seed as a plain integer of 64 bits."""
+    seed: Any = trial.seed
+    if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= int(seed) <= _LARGEST_SEED:
+        raise InputError(f"The seed of a trial must be an integer from 0 to 2**63 - 1, got {seed!r}. Pass such a one.")
+    return int(seed)
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.sha256(canonical(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""Batch size against the generalization gap."""

@@ -1,0 +1,1 @@
+"""Tables and figures of Variance Based Samples Weighting, and when it helps."""

@@ -1,0 +1,137 @@
+"""Figure 5 of the VBSW paper: the grid of m and k on Boston housing, and what choosing on test data pretends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from mindgap.core.checks import generator
+from mindgap.core.spec import option
+from mindgap.core.stats import holm, paired
+from mindgap.core.study import Record, Study, Trial
+from mindgap.core.table import Table
+from mindgap.data import boston, standardize
+from mindgap.ops.convex.heads import Heads, solve_heads
+from mindgap.ops.variance.by_k import VarianceByK
+from mindgap.ops.variance.weights import scale_weights
+
+ARMS = {
+    "paper": "VBSW, m = 8, k = 35 as published",
+    "validation": "VBSW, chosen on validation",
+    "test": "VBSW, chosen on test",
+    "permuted_validation": "permuted weights, chosen on validation",
+    "permuted_test": "permuted weights, chosen on test",
+}
+
+
+class VbswFigure5(Study):
+    r"""Figure 5 of the VBSW paper: test error of a linear model over a grid of m and k on Boston housing.
+
+    Formula: $\min_{W, b} \frac{\sum_i w_i \lVert W x_i + b - y_i \rVert^2}{\sum_i w_i}, \qquad
+    w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
+
+    Reading: Negative cells of the map are settings that do better than no weights, on average over splits. The rows
+    show what a choice is worth: made on validation data it must beat the baseline to be of use, and made on test data
+    even weights on the wrong samples seem to help.
+
+    Assumes: The linear model stands at its exact optimum, so that no step size or seed plays a part.
+
+    >>> len(VbswFigure5().trials())
+    100
+    """
+
+    method = ("V8", "V9")
+    cites = ("novello2020variance",)
+
+    splits: int = option(100, help="number of random splits to pair over", low=2)
+    cells: int = option(20, help="values of m and of k in the grid", low=2)
+
+    def trials(self) -> Sequence[Trial]:
+        """One a split."""
+        return [Trial(parameters={}, seed=split) for split in range(self.splits)]
+
+    def run(self, trial: Trial) -> Record:
+        """All settings on one split, with the weights where they belong and on other samples."""
+        data = boston(seed=trial.seed)
+        assert data.test_inputs is not None
+        assert data.test_targets is not None
+        train, test = standardize(data.inputs, data.test_inputs)
+        held = torch.randperm(len(train), generator=generator(trial.seed)) < len(train) // 4
+        parts = {"validation": (train[held], data.targets[held]), "test": (test, data.test_targets)}
+        table = self._weights(train[~held], data.targets[~held])
+        mixed = table[:, torch.randperm(table.shape[1], generator=generator(trial.seed))]
+        every = torch.cat([torch.ones_like(table[:1]), table, mixed])
+        heads = solve_heads("squares", train[~held], data.targets[~held], every, l2=0)
+        scores = {name: _errors(heads, *part) for name, part in parts.items()}
+        return _record(scores["validation"], scores["test"], self.cells**2 + 1)
+
+    def grid(self) -> tuple[list[float], list[int]]:
+        """Equally spaced values of m from 2 to 100 and of k from 10 to 50."""
+        ms, ks = torch.linspace(2, 100, self.cells), torch.linspace(10, 50, self.cells).round().int()
+        return [float(m) for m in ms], [int(k) for k in ks]
+
+    def _weights(self, features: Tensor, targets: Tensor) -> Tensor:
+        """One row a setting, k by k, the published setting last."""
+        ms, ks = self.grid()
+        by_k = VarianceByK(features, targets, 50, task="regression")
+        settings = [*((m, k) for k in ks for m in ms), (8.0, 35)]
+        variance = {k: by_k(k) for k in {k for _, k in settings}}
+        return torch.stack([scale_weights(variance[k], m) for m, k in settings])
+
+    def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
+        """What each way of choosing is worth, and the map."""
+        found = [record for _, record in records]
+        baseline = [record["baseline"] for record in found]
+        tests = {arm: paired([record[arm] for record in found], baseline) for arm in ARMS} if len(found) > 1 else {}
+        corrected = holm([test.p_value for test in tests.values()])
+        mean = sum(baseline) / len(baseline)
+        rows: list[tuple[Any, ...]] = [("no weights", mean, None, None, None, None, None)]
+        for (arm, test), p_value in zip(tests.items(), corrected, strict=True):
+            better = sum(record[arm] < record["baseline"] for record in found) / len(found)
+            change = (100 * end / mean for end in (test.difference, test.interval.low, test.interval.high))
+            rows.append((ARMS[arm], mean + test.difference, *change, 100 * better, p_value))
+        return Table(
+            title="VBSW, Figure 5: what the choice of m and k is worth on Boston housing",
+            columns=("arm", "test error", "change, %", "low", "high", "better in % of splits", "p (Holm)"),
+            rows=tuple(rows),
+            notes=(f"Mean over {len(found)} random splits, paired; a quarter of the train part is validation data.",),
+            charts=(self._map(found),),
+        )
+
+    def _map(self, records: Sequence[Record]) -> dict[str, Any]:
+        change = torch.tensor([record["map"] for record in records], dtype=torch.float64).mean(0)
+        ms, ks = self.grid()
+        return {
+            "kind": "heat",
+            "title": "Change of the test error against no weights, %, mean over splits",
+            "x_label": "largest weight m",
+            "y_label": "neighbours k",
+            "x": ms,
+            "y": ks,
+            "z": change.view(len(ks), len(ms)).tolist(),
+        }
+
+    def tiny(self) -> Self:
+        """Two splits and a grid of nine."""
+        return self.replace(splits=2, cells=3)
+
+
+def _errors(heads: Heads, features: Tensor, targets: Tensor) -> Tensor:
+    return (heads.outputs(features) - targets.double()).square().mean((1, 2))
+
+
+def _record(validation: Tensor, test: Tensor, settings: int) -> dict[str, Any]:
+    """The first entry is unweighted; then the settings, the published one last; then the same with permuted weights."""
+    own, mixed = slice(1, settings), slice(1 + settings, 2 * settings)
+    return {
+        "baseline": float(test[0]),
+        "paper": float(test[settings]),
+        "validation": float(test[own][validation[own].argmin()]),
+        "test": float(test[own].min()),
+        "permuted_validation": float(test[mixed][validation[mixed].argmin()]),
+        "permuted_test": float(test[mixed].min()),
+        "map": [round(100 * (value / float(test[0]) - 1), 2) for value in test[own].tolist()],
+    }

@@ -1,0 +1,1 @@
+"""mindgap certify: train a PAC-Bayes posterior and compute its certificate."""

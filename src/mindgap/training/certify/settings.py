@@ -1,0 +1,93 @@
+"""How a posterior is trained and judged, checked before any work is done.
+
+Does the theorem apply? Checks of a random model on a few samples before any number is believed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mindgap.core.checks import choice, generator, integer, number
+from mindgap.core.errors import InputError
+from mindgap.core.purity import evaluating
+from mindgap.core.split import Split
+from mindgap.core.subject import call, check_classes
+from mindgap.ops.pac_bayes.posterior import KINDS, RandomModel
+from mindgap.training.certify.posterior import OBJECTIVES
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a posterior is trained and judged."""
+
+    posterior: str
+    delta: float
+    monte_carlo_delta: float
+    objective: str
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    floor: float
+    draws: int
+    seed: int
+
+
+def checked(given: dict[str, Any]) -> Settings:
+    """The settings among the arguments of ``certify``, each checked."""
+    names = [field.name for field in dataclasses.fields(Settings)]
+    settings = Settings(**{name: given[name] for name in names})
+    choice("posterior", settings.posterior, KINDS)
+    choice("objective", settings.objective, OBJECTIVES)
+    integer("epochs", settings.epochs, 0), integer("batch_size", settings.batch_size), integer("draws", settings.draws)
+    generator(settings.seed), number("learning_rate", settings.learning_rate)
+    for name in ("delta", "floor"):
+        if not 0 < getattr(settings, name) < 1:
+            raise InputError(f"{name} must be above 0 and below 1, got {getattr(settings, name)}. Pass another.")
+    if not 0 < settings.monte_carlo_delta < settings.delta:
+        raise InputError(
+            f"monte_carlo_delta must be above 0 and below delta ({settings.delta}), of which it is a part, got "
+            f"{settings.monte_carlo_delta}. Lower it."
+        )
+    return settings
+
+
+def checked_scales(scale: float | Sequence[float] | None) -> tuple[float, ...]:
+    """The scales to try; none where the default is wanted."""
+    given = () if scale is None else (scale,) if isinstance(scale, int | float) else tuple(scale)
+    for one in given:
+        if not number("scale", one) > 0:
+            raise InputError(f"scale must be above 0, got {one}. Pass the size of the prior's noise.")
+    return given
+
+
+FEW = 8
+
+
+def check_outputs(network: nn.Module, split: Split) -> None:
+    """Refuse outputs that are no classes, and labels that the network has no output for."""
+    like = next(iter(network.parameters()), torch.empty(0))
+    with evaluating(network):
+        outputs = call(network, split.take(torch.arange(min(FEW, len(split)))).inputs, like)
+    check_classes(outputs, split.targets, "train")
+
+
+def broken(model: RandomModel, split: Split) -> str:
+    """What breaks the theorem: answers that depend on more than the weights and the sample. Empty if nothing does."""
+    places = torch.arange(min(FEW, len(split)))
+    together, again = (model.mean_answer(split.take(places).inputs) for _ in range(2))
+    if not _same(together, again):
+        return "the same weights and samples give other answers when asked again"
+    try:
+        alone = torch.cat([model.mean_answer(split.take(one).inputs) for one in places.split(1)])
+    except ValueError:  # statistics of a batch of one
+        return "the model does not answer single samples"
+    return "" if _same(together, alone) else "an answer depends on the other samples of its batch"
+
+
+def _same(left: Tensor, right: Tensor) -> bool:
+    return torch.allclose(left, right, rtol=1e-3, atol=1e-4, equal_nan=True)
