@@ -37,7 +37,10 @@ def main() -> None:
     arguments = parser.parse_args()
     with alone():
         pairs = [
-            (cpu_seconds([sys.executable, "-c", "pass"]), cpu_seconds([sys.executable, "-m", "mindgap", "--help"]))
+            (
+                cpu_seconds([sys.executable, "-c", "pass"]),
+                cpu_seconds([sys.executable, "-m", "mindgap", "--help"]),
+            )
             for _ in range(arguments.repeats)
         ]
     bare, own = (statistics.median(column) for column in zip(*pairs, strict=True))
@@ -52,8 +55,10 @@ def main() -> None:
     }
     verdict = "ok  " if row["cost_ratio"] <= WANTED and not row["heavy_modules_loaded"] else "SLOW"
     print(
-        f"{verdict} {row['name']}: {own / bare:.2f}x CPU (at most {WANTED:g}x; {own * 1000:.0f} ms against "
-        f"{bare * 1000:.0f} ms); loads {row['heavy_modules_loaded'] or 'neither torch nor plotly nor numpy'}"
+        f"{verdict} {row['name']}: {own / bare:.2f}x CPU (at most {WANTED:g}x; {own * 1000:.0f} "
+        "ms against "
+        f"{bare * 1000:.0f} ms); loads "
+        f"{row['heavy_modules_loaded'] or 'neither torch nor plotly nor numpy'}"
     )
     if arguments.json:
         write(arguments.json, [row])

@@ -1,8 +1,8 @@
 """Many members at once against the loop that a user would write: one model after the other.
 
-Both sides start from the same weights, see the same batches and end at the same weights (asserted to 1e-4 of their
-norm). Times are CPU seconds of the whole job, from the seeds to the trained models, with one thread; neither side
-keeps curves.
+Both sides start from the same weights, see the same batches and end at the same weights (asserted
+to 1e-4 of their norm). Times are CPU seconds of the whole job, from the seeds to the trained
+models, with one thread; neither side keeps curves.
 
     python benchmarks/ensemble.py --json ensemble.json
 """
@@ -25,7 +25,10 @@ from mindgap.training.batches import batches_of
 from mindgap.training.ensemble import ensemble
 from mindgap.training.fitted import Fitted
 
-OPTIMIZERS: dict[Any, type[torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+OPTIMIZERS: dict[Any, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+}
 TOLERANCE = 1e-4
 
 
@@ -43,13 +46,19 @@ class Case:
     def peer(self) -> list[nn.Module]:
         count = self.peer_members or len(self.seeds)
         rows = [None] * count if self.sample_weights is None else self.sample_weights[:count]
-        return [plain_loop(self, seed, row) for seed, row in zip(self.seeds[:count], rows, strict=True)]
+        return [
+            plain_loop(self, seed, row) for seed, row in zip(self.seeds[:count], rows, strict=True)
+        ]
 
     def own(self) -> tuple[Fitted, ...]:
-        return ensemble(self.recipe, self.seeds, sample_weights=self.sample_weights, keep_history=False)
+        return ensemble(
+            self.recipe, self.seeds, sample_weights=self.sample_weights, keep_history=False
+        )
 
     def warm_up(self) -> None:
-        brief = dataclasses.replace(self, recipe=self.recipe.replace(epochs=1), seeds=self.seeds[:2], peer_members=2)
+        brief = dataclasses.replace(
+            self, recipe=self.recipe.replace(epochs=1), seeds=self.seeds[:2], peer_members=2
+        )
         if self.sample_weights is not None:
             brief = dataclasses.replace(brief, sample_weights=self.sample_weights[:2])
         brief.own(), brief.peer()
@@ -64,9 +73,15 @@ class Case:
             error = max(error, largest_difference(models, members))
         assert error < TOLERANCE, f"{self.name}: the weights differ by {error:.2e} of their norm"
         scale = len(self.seeds) / len(models)
-        note = f"The loop ran {len(models)} of {len(self.seeds)} models; its time is scaled. " if scale > 1 else ""
+        note = (
+            f"The loop ran {len(models)} of {len(self.seeds)} models; its time is scaled. "
+            if scale > 1
+            else ""
+        )
         note += f"Weights agree to {error:.0e}."
-        return timing.figures(self.name, peer, own, wanted=self.wanted, scale=scale, note=note, difference=error)
+        return timing.figures(
+            self.name, peer, own, wanted=self.wanted, scale=scale, note=note, difference=error
+        )
 
 
 def plain_loop(case: Case, seed: int, weights: Tensor | None) -> nn.Module:
@@ -75,14 +90,18 @@ def plain_loop(case: Case, seed: int, weights: Tensor | None) -> nn.Module:
     torch.manual_seed(seed)
     model = recipe.model()
     settings = {"momentum": recipe.momentum} if recipe.momentum else {}
-    optimizer = OPTIMIZERS[recipe.optimizer](model.parameters(), lr=recipe.learning_rate, **settings)
+    optimizer = OPTIMIZERS[recipe.optimizer](
+        model.parameters(), lr=recipe.learning_rate, **settings
+    )
     whole = recipe.batch_size >= len(targets)
     for epoch in range(1, recipe.epochs + 1):
         if whole:
             optimizer.zero_grad()
             output = model(inputs)
             loss = (
-                case.loss(output, targets) if weights is None else (weights * (output - targets).square()[:, 0]).mean()
+                case.loss(output, targets)
+                if weights is None
+                else (weights * (output - targets).square()[:, 0]).mean()
             )
             loss.backward()
             optimizer.step()
@@ -95,11 +114,15 @@ def plain_loop(case: Case, seed: int, weights: Tensor | None) -> nn.Module:
 
 
 def largest_difference(models: Sequence[nn.Module], members: Sequence[Fitted]) -> float:
-    return max(_difference(model, member.model) for model, member in zip(models, members, strict=False))
+    return max(
+        _difference(model, member.model) for model, member in zip(models, members, strict=False)
+    )
 
 
 def _difference(left: nn.Module, right: nn.Module) -> float:
-    one, two = (nn.utils.parameters_to_vector(model.parameters()).detach() for model in (left, right))
+    one, two = (
+        nn.utils.parameters_to_vector(model.parameters()).detach() for model in (left, right)
+    )
     return float((one - two).norm() / one.norm())
 
 
@@ -114,7 +137,7 @@ def cases() -> list[Case]:
     line = torch.linspace(-2, 2, 16)[:, None]
     table = torch.randn(404, 13, generator=random)
     price = table @ torch.randn(13, 1, generator=random) + torch.randn(404, 1, generator=random)
-    pictures = torch.randn(1024, 1, 28, 28, generator=random)
+    images = torch.randn(1024, 1, 28, 28, generator=random)
     labels = torch.randint(0, 10, (1024,), generator=random)
     weights = torch.rand(4000, 404, generator=random)
     return [
@@ -154,7 +177,7 @@ def cases() -> list[Case]:
             "8 seeds of LeNet-5, 28 x 28, batches of 64",
             1.2,
             Recipe(
-                model=LeNet5, train=(pictures, labels), loss="cross_entropy", optimizer="sgd", momentum=0.9,
+                model=LeNet5, train=(images, labels), loss="cross_entropy", optimizer="sgd", momentum=0.9,
                 learning_rate=0.01, epochs=2, batch_size=64,
             ),
             range(8),

@@ -1,8 +1,8 @@
 """Deep VBSW on all of MNIST: how long the job takes after the base model is trained.
 
-LeNet-5 on 60,000 digits, one thread: features, weights and the exact head of one setting (m = 40, k = 20), wanted in
-less than 60 seconds, and the search over 50 settings on held-out train data, in less than ten minutes. The base model
-is trained for one epoch and is not timed.
+LeNet-5 on 60,000 digits, one thread: features, weights and the exact head of one setting (m = 40, k
+= 20), wanted in less than 60 seconds, and the search over 50 settings on held-out training data, in
+less than ten minutes. The base model is trained for one epoch and is not timed.
 
     python benchmarks/head.py --json head.json
 """
@@ -24,28 +24,56 @@ from mindgap.nets import LeNet5
 def row(name: str, cpu: float, wall: float, limit: float, **facts: Any) -> dict[str, Any]:
     """The wall time counts: that is how long a user waits."""
     verdict = "ok  " if wall <= limit else "MISS"
-    print(f"{verdict} {name}: {wall:.1f} s wall, {cpu:.1f} s CPU (at most {limit:g} s wanted). {facts}", flush=True)
-    return {"name": name, "wall_seconds": wall, "cpu_seconds": cpu, "wanted_at_most": limit, **facts}
+    print(
+        f"{verdict} {name}: {wall:.1f} s wall, {cpu:.1f} s CPU (at most {limit:g} s wanted). "
+        f"{facts}",
+        flush=True,
+    )
+    return {
+        "name": name,
+        "wall_seconds": wall,
+        "cpu_seconds": cpu,
+        "wanted_at_most": limit,
+        **facts,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     data = mnist()
     recipe = Recipe(
-        model=LeNet5, train=data.train, test=data.test, loss="cross_entropy", optimizer="adam", epochs=1, batch_size=64
+        model=LeNet5,
+        train=data.train,
+        test=data.test,
+        loss="cross_entropy",
+        optimizer="adam",
+        epochs=1,
+        batch_size=64,
     )
     subject = fit(recipe, seed=0, evaluate_every=0).subject()
     with timing.alone():
         found, cpu, wall = timing.timed(lambda: retrain_head(subject, k=20, max_weight=40))
         assert found.converged
-        rows = [row("features, weights and exact head of one setting", cpu, wall, 60, steepness=found.steepness)]
+        rows = [
+            row(
+                "features, weights and exact head of one setting",
+                cpu,
+                wall,
+                60,
+                steepness=found.steepness,
+            )
+        ]
         search, cpu, wall = timing.timed(lambda: search_head(subject))
         assert len(search.settings) == 50
         converged = int(search.converged.sum())
-        rows.append(row("50 settings on held-out train data", cpu, wall, 600, converged=converged))
+        rows.append(
+            row("50 settings on held-out training data", cpu, wall, 600, converged=converged)
+        )
     if arguments.json:
         timing.write(arguments.json, rows)
 

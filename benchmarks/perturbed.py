@@ -1,11 +1,12 @@
 """What a perturbed step costs, beside the plain step of the same optimizer and a step of SAM.
 
-The three sides take turns, a few steps each, in many rounds; a ratio is the median over the rounds of CPU seconds over
-those of the plain optimizer in the same round. One thread. Here a ratio is a price: the smaller, the better, and
-``wanted_ratio`` is the largest that is wanted. "Adam" is what torch gives by default on a CPU, "fused Adam" its
-kernel of one pass (``fused=True``), and every row names both sides. Noise comes from the pool of pre-drawn numbers, as
-it does unless told otherwise; one row draws it afresh. Compiled loops do the perturbation, so Numba must be installed;
-in the last row torch does it.
+The three sides take turns, a few steps each, in many rounds; a ratio is the median over the rounds
+of CPU seconds over those of the plain optimizer in the same round. One thread. Here a ratio is a
+price: the smaller, the better, and ``wanted_ratio`` is the largest that is wanted. "Adam" is what
+torch gives by default on a CPU, "fused Adam" its kernel of one pass (``fused=True``), and every row
+names both sides. Noise comes from the pool of pre-drawn numbers, as it does unless told otherwise;
+one row draws it afresh. Compiled loops do the perturbation, so Numba must be installed; in the last
+row torch does it.
 
     python benchmarks/perturbed.py --json perturbed.json
 """
@@ -112,7 +113,9 @@ class Case:
 
     def _row(self, times: dict[str, list[float]], walls: dict[str, list[float]]) -> dict[str, Any]:
         def price(name: str, of: dict[str, list[float]] = times) -> float:
-            return statistics.median(own / plain for own, plain in zip(of[name], of["plain"], strict=True))
+            return statistics.median(
+                own / plain for own, plain in zip(of[name], of["plain"], strict=True)
+            )
 
         return {
             "name": self.name,
@@ -135,7 +138,10 @@ def _steps(step: Callable[[Tensor, Tensor], None], batches: list[tuple[Tensor, T
 def _batches(count: int) -> list[tuple[Tensor, Tensor]]:
     random = torch.Generator().manual_seed(0)
     return [
-        (torch.randn(BATCH, 1, 28, 28, generator=random), torch.randint(0, 10, (BATCH,), generator=random))
+        (
+            torch.randn(BATCH, 1, 28, 28, generator=random),
+            torch.randint(0, 10, (BATCH,), generator=random),
+        )
         for _ in range(count)
     ]
 
@@ -143,8 +149,10 @@ def _batches(count: int) -> list[tuple[Tensor, Tensor]]:
 def show(row: dict[str, Any]) -> None:
     verdict = "ok  " if row["cpu_ratio"] <= row["wanted_ratio"] else "SLOW"
     print(
-        f"{verdict} {row['name']}: {row['cpu_ratio']:.2f}x CPU of the plain step, {row['least_cpu_ratio']:.2f}x "
-        f"between the fastest rounds (wanted at most {row['wanted_ratio']:.2f}x), SAM {row['sam_cpu_ratio']:.2f}x "
+        f"{verdict} {row['name']}: {row['cpu_ratio']:.2f}x CPU of the plain step, "
+        f"{row['least_cpu_ratio']:.2f}x "
+        f"between the fastest rounds (wanted at most {row['wanted_ratio']:.2f}x), SAM "
+        f"{row['sam_cpu_ratio']:.2f}x "
         f"({1e3 * row['peer_cpu_seconds']:.2f} ms to {1e3 * row['own_cpu_seconds']:.2f} ms)",
         flush=True,
     )
@@ -155,10 +163,28 @@ CASES = [
     Case(f"PerturbedOPT with Adam over Adam, {CNN}", convolutional, 1.10),
     Case(f"PerturbedOPT with Adam over Adam, {MLP}", perceptron, 1.25),
     Case(f"PerturbedOPT with fused Adam over Adam, {MLP}", perceptron, 1.25, fused=True),
-    Case(f"PerturbedOPT with fused Adam over fused Adam, {CNN}", convolutional, 1.10, fused=True, plain_fused=True),
-    Case(f"PerturbedOPT with fused Adam over fused Adam, {MLP}", perceptron, 1.25, fused=True, plain_fused=True),
+    Case(
+        f"PerturbedOPT with fused Adam over fused Adam, {CNN}",
+        convolutional,
+        1.10,
+        fused=True,
+        plain_fused=True,
+    ),
+    Case(
+        f"PerturbedOPT with fused Adam over fused Adam, {MLP}",
+        perceptron,
+        1.25,
+        fused=True,
+        plain_fused=True,
+    ),
     Case(f"PerturbedOPT with Adam over Adam, {MLP}, noise drawn afresh", perceptron, 1.25, pool=0),
-    Case(f"PerturbedOPT with fused Adam over Adam, {MLP}, without Numba", perceptron, 1.25, fused=True, compiled=False),
+    Case(
+        f"PerturbedOPT with fused Adam over Adam, {MLP}, without Numba",
+        perceptron,
+        1.25,
+        fused=True,
+        compiled=False,
+    ),
 ]
 
 
@@ -171,7 +197,10 @@ def main() -> None:
     rows = []
     with timing.alone():
         if block.kernels_for(torch.device("cpu"), 2**30) is None:
-            parser.error("Numba must be installed for this benchmark, got none. Run: pip install 'mindgap[speed]'.")
+            parser.error(
+                "Numba must be installed for this benchmark, got none. Run: pip install "
+                "'mindgap[speed]'."
+            )
         for case in CASES:
             rows.append(case.run(arguments.rounds, arguments.steps))
             show(rows[-1])

@@ -1,10 +1,11 @@
 """The Taylor metric of 50,000 points in three dimensions against nested autograd, and against torch.func.
 
-Both sides compute Df of order 2 in double precision on one thread, of the Bateman equations (two outputs) and of a
-network 3-32-32-2 with tanh. The plain peer goes point by point: a gradient of every output, then the rows of its
-Hessian by a second ``torch.autograd.grad``; it is timed on a part of the points and scaled. The other peer is
-``torch.func``: ``vmap`` over ``jacrev`` and ``hessian``, in blocks as large as ours. Times are CPU seconds. The memory
-is the peak above what the process held before, each in a process of its own.
+Both sides compute Df of order 2 in double precision on one thread, of the Bateman equations (two
+outputs) and of a network 3-32-32-2 with tanh. The plain peer goes point by point: a gradient of
+every output, then the rows of its Hessian by a second ``torch.autograd.grad``; it is timed on a
+part of the points and scaled. The other peer is ``torch.func``: ``vmap`` over ``jacrev`` and
+``hessian``, in blocks as large as ours. Times are CPU seconds. The memory is the peak above what
+the process held before, each in a process of its own.
 
     python benchmarks/taylor.py --json taylor.json
 """
@@ -36,7 +37,10 @@ Function = Callable[[Tensor], Tensor]
 
 def functions() -> dict[str, Function]:
     torch.manual_seed(0)
-    return {"Bateman equations": bateman, "MLP 3-32-32-2": MLP((3, 32, 32, 2), "tanh").double().eval()}
+    return {
+        "Bateman equations": bateman,
+        "MLP 3-32-32-2": MLP((3, 32, 32, 2), "tanh").double().eval(),
+    }
 
 
 def points() -> Tensor:
@@ -108,7 +112,9 @@ def compared(name: str, function: Function) -> Iterator[dict[str, Any]]:
     loop, *slow = timing.timed(lambda: nested_loop(function, rows[:PART]))
     peer, *fast = timing.timed(lambda: torch_func(function, rows))
     _, *second = timing.timed(lambda: own(function, rows))
-    times = [(a + b) / 2 for a, b in zip(first, second, strict=True)]  # before and after the peers: the clock drifts
+    times = [
+        (a + b) / 2 for a, b in zip(first, second, strict=True)
+    ]  # before and after the peers: the clock drifts
     held = {side: memory(side, name) for side in SIDES}
     for label, side, other, seconds, scale, wanted in (
         ("nested autograd, point by point", "loop", loop, slow, N / PART, WANTED),
@@ -125,7 +131,9 @@ def compared(name: str, function: Function) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", help="write the figures to this file")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -136,7 +144,10 @@ def main() -> None:
         rows = [row for name, function in functions().items() for row in compared(name, function)]
     for row in rows:
         timing.show(row)
-        print(f"     peak memory: ours {row['own_peak_megabytes']:.0f} MB, peer {row['peer_peak_megabytes']:.0f} MB")
+        print(
+            f"     peak memory: ours {row['own_peak_megabytes']:.0f} MB, peer "
+            f"{row['peer_peak_megabytes']:.0f} MB"
+        )
     if arguments.json:
         timing.write(arguments.json, rows)
 

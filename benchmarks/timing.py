@@ -71,7 +71,8 @@ def show(row: Mapping[str, Any]) -> None:
     verdict = "ok  " if row["cpu_ratio"] >= row["wanted_ratio"] else "SLOW"
     print(
         f"{verdict} {row['name']}: {row['cpu_ratio']:.1f}x CPU, {row['wall_ratio']:.1f}x wall "
-        f"(wanted {row['wanted_ratio']:g}x; {row['peer_cpu_seconds']:.2f} s to {row['own_cpu_seconds']:.3f} s CPU). "
+        f"(wanted {row['wanted_ratio']:g}x; {row['peer_cpu_seconds']:.2f} s to "
+        f"{row['own_cpu_seconds']:.3f} s CPU). "
         f"{row['note']}",
         flush=True,
     )
@@ -79,5 +80,9 @@ def show(row: Mapping[str, Any]) -> None:
 
 def write(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write all rows, with the versions and the machine, as JSON."""
-    machine = {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()}
+    machine = {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
     Path(path).write_text(json.dumps({"environment": machine, "rows": list(rows)}, indent=2) + "\n")

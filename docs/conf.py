@@ -12,7 +12,14 @@ author = "The mindgap authors"
 copyright = "The mindgap authors, Apache-2.0"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "catalog", "snippets"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "mathml",
+    "catalog",
+    "snippets",
+]
 exclude_patterns = ["_build", "results", "catalog/parts"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

@@ -18,15 +18,17 @@ Case = Callable[[torch.dtype], Subject]
 
 
 class Convolutional(nn.Module):
-    """A convolution, batch normalisation, dropout and a head: everything with a mode."""
+    """A convolution, batch normalization, dropout and a head: everything with a mode."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)
+        )
         self.head = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(4 * 9, 3))
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        return self.head(self.body(pictures))
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.body(images))
 
 
 class TwoInputs(nn.Module):
@@ -54,7 +56,9 @@ class Rows(Dataset):
 
 
 def inputs(dtype: torch.dtype, width: int = 4, seed: int = 0) -> Tensor:
-    return torch.randn(SAMPLES, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.randn(
+        SAMPLES, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(dtype)
 
 
 def labels(x: Tensor, classes: int = 3) -> Tensor:
@@ -88,7 +92,13 @@ def mlp_classes(dtype: torch.dtype) -> Subject:
 def deep_classes(dtype: torch.dtype) -> Subject:
     x, t = inputs(dtype), inputs(dtype, seed=1)
     model, initial = trained(seeded(lambda: MLP(widths=(4, 6, 5, 3), activation="relu")), dtype)
-    return Subject(model, nn.CrossEntropyLoss(), (x.numpy(), labels(x).numpy()), (t, labels(t)), initial=initial)
+    return Subject(
+        model,
+        nn.CrossEntropyLoss(),
+        (x.numpy(), labels(x).numpy()),
+        (t, labels(t)),
+        initial=initial,
+    )
 
 
 def mlp_regression(dtype: torch.dtype) -> Subject:
@@ -112,14 +122,22 @@ def many_outputs(dtype: torch.dtype) -> Subject:
 def multilabel(dtype: torch.dtype) -> Subject:
     x, t = inputs(dtype), inputs(dtype, seed=1)
     model, initial = trained(seeded(lambda: MLP(widths=(4, 5, 2), activation="relu")), dtype)
-    return Subject(model, "bce", (x, (x[:, :2] > 0).to(dtype)), (t, (t[:, :2] > 0).to(dtype)), initial=initial)
+    return Subject(
+        model, "bce", (x, (x[:, :2] > 0).to(dtype)), (t, (t[:, :2] > 0).to(dtype)), initial=initial
+    )
 
 
 def convolution(dtype: torch.dtype) -> Subject:
     x = inputs(dtype, width=36).view(-1, 1, 6, 6)
     model, initial = trained(seeded(Convolutional), dtype)
     y = labels(x.flatten(1))
-    return Subject(model, "cross_entropy", TensorDataset(x, y), TensorDataset(x[:20].flip(2), y[:20]), initial=initial)
+    return Subject(
+        model,
+        "cross_entropy",
+        TensorDataset(x, y),
+        TensorDataset(x[:20].flip(2), y[:20]),
+        initial=initial,
+    )
 
 
 def dict_batches(dtype: torch.dtype) -> Subject:
@@ -127,7 +145,9 @@ def dict_batches(dtype: torch.dtype) -> Subject:
     model, initial = trained(seeded(TwoInputs), dtype)
     data = {"first": x, "second": z, "labels": labels(x)}
     test = {name: value[:20] for name, value in data.items()}
-    return Subject(model, "cross_entropy", data, {**test, "first": test["first"] + 0.1}, initial=initial)
+    return Subject(
+        model, "cross_entropy", data, {**test, "first": test["first"] + 0.1}, initial=initial
+    )
 
 
 def loaders(dtype: torch.dtype) -> Subject:

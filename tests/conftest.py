@@ -1,4 +1,4 @@
-"""What every test shares: one thread a process, so that parallel workers do not fight over the cores."""
+"""What every test shares: one thread per process, so that parallel workers do not fight over the cores."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and for the processes that tests start
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before torch is imported, and for the processes that tests start
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
-    # A shell starts background jobs so. Tests that interrupt, and the programs they start, need Ctrl-C to work.
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
+    # A shell starts background jobs so. Tests that interrupt, and the programs they start, need
+    # Ctrl-C to work.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -22,7 +22,9 @@ def network() -> nn.Module:
 
 def samples() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return torch.randn(ROWS, 4, generator=generator), torch.randint(0, 3, (ROWS,), generator=generator)
+    return torch.randn(ROWS, 4, generator=generator), torch.randint(
+        0, 3, (ROWS,), generator=generator
+    )
 
 
 def batches() -> list[tuple[Tensor, Tensor]]:
@@ -39,7 +41,12 @@ def perturbed(parameters: object) -> PerturbedOptimizer:
 
 
 def by_perturbation(
-    *, epochs: int = EPOCHS, collect: int = 1, clip: float = 0.0, autocast: bool = False, part: Callable | None = None
+    *,
+    epochs: int = EPOCHS,
+    collect: int = 1,
+    clip: float = 0.0,
+    autocast: bool = False,
+    part: Callable | None = None,
 ) -> nn.Module:
     """Train with a PerturbedOptimizer; ``part`` gives the share of a batch in its step, else 1/collect."""
     model = network()
@@ -49,7 +56,11 @@ def by_perturbation(
         for number, (inputs, targets) in enumerate(data):
             if number % collect == 0:
                 optimizer.zero_grad()
-            mixed = torch.autocast("cpu", dtype=torch.bfloat16) if autocast else contextlib.nullcontext()
+            mixed = (
+                torch.autocast("cpu", dtype=torch.bfloat16)
+                if autocast
+                else contextlib.nullcontext()
+            )
             with optimizer.perturbed():
                 with mixed:
                     loss = nn.functional.cross_entropy(model(inputs), targets)

@@ -36,7 +36,11 @@ def sample_losses(subject: Subject, which: str) -> np.ndarray:
     losses = []
     for output, target in zip(outputs(subject, which), targets, strict=True):
         if subject.task == "classification":
-            losses.append(math.log(sum(math.exp(z - output.max()) for z in output)) + output.max() - output[target])
+            losses.append(
+                math.log(sum(math.exp(z - output.max()) for z in output))
+                + output.max()
+                - output[target]
+            )
         elif subject.task == "multilabel":
             losses.append(float(np.mean(np.logaddexp(0, output) - target * output)))
         elif "uber" in subject.loss.name:
@@ -71,7 +75,9 @@ def initial_weights(subject: Subject) -> np.ndarray:
 
 def margin(subject: Subject) -> float:
     logits, targets = outputs(subject, "train"), subject.train.targets.numpy()
-    margins = sorted(row[y] - max(np.delete(row, y)) for row, y in zip(logits, targets, strict=True))
+    margins = sorted(
+        row[y] - max(np.delete(row, y)) for row, y in zip(logits, targets, strict=True)
+    )
     return float(np.quantile(margins, 0.1, method="inverted_cdf"))
 
 
@@ -87,12 +93,18 @@ def kl_inverse(subject: Subject) -> float:
 
 
 def statistical_error(subject: Subject) -> float:
-    return float(sample_errors(subject, "test").mean()) + math.sqrt(2 * math.log(40) / len(subject.test))
+    return float(sample_errors(subject, "test").mean()) + math.sqrt(
+        2 * math.log(40) / len(subject.test)
+    )
 
 
 def validation_set_guarantee(subject: Subject) -> float:
     n, price = len(subject.test), math.log(20)
-    return float(sample_errors(subject, "test").mean()) + 2 * price / (3 * n) + math.sqrt(2 * price / n)
+    return (
+        float(sample_errors(subject, "test").mean())
+        + 2 * price / (3 * n)
+        + math.sqrt(2 * price / n)
+    )
 
 
 def slope_in_cells(subject: Subject) -> float:
@@ -122,9 +134,15 @@ def noisy_train_error(subject: Subject) -> float:
         model = copy.deepcopy(subject.model).eval()
         noise = 0.05 * torch.randn(len(weights(subject)), generator=source, dtype=torch.float64)
         with torch.no_grad():
-            nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(model.parameters()) + noise, model.parameters())
+            nn.utils.vector_to_parameters(
+                nn.utils.parameters_to_vector(model.parameters()) + noise, model.parameters()
+            )
             answer = (model(**given) if isinstance(given, dict) else model(*given)).numpy()
-        wrong = answer.argmax(1) != truth if subject.task == "classification" else (answer > 0) != truth.astype(bool)
+        wrong = (
+            answer.argmax(1) != truth
+            if subject.task == "classification"
+            else (answer > 0) != truth.astype(bool)
+        )
         rates.append(wrong.mean())
     return kl_upper(float(np.mean(rates)), math.log(2 / 0.005) / 200)
 
@@ -133,11 +151,13 @@ def kl_upper(rate: float, budget: float) -> float:
     """The upper end of the kl ball, solved for x = -ln(1 - p), which keeps its digits near p = 1."""
     own = special.xlogy(rate, rate) + special.xlogy(1 - rate, 1 - rate)
     excess = lambda x: own - special.xlogy(rate, -np.expm1(-x)) + (1 - rate) * x - budget  # noqa: E731
-    return float(-np.expm1(-optimize.brentq(excess, -math.log1p(-rate) + 1e-15, 1e7, xtol=1e-15, rtol=1e-14)))
+    return float(
+        -np.expm1(-optimize.brentq(excess, -math.log1p(-rate) + 1e-15, 1e7, xtol=1e-15, rtol=1e-14))
+    )
 
 
 def pac_bayes(right_side: Callable[[float, float, int], float]) -> Callable[[Subject], float]:
-    """A PAC-Bayes bound from its right side for delta = 0.045: train error, divergence, samples."""
+    """A PAC-Bayes bound from its right side for delta = 0.045: training error, divergence, samples."""
 
     def value(subject: Subject) -> float:
         kl = float(((weights(subject) - initial_weights(subject)) ** 2).sum() / (2 * 0.05**2))
@@ -152,7 +172,9 @@ def pac_bayes_kl(rate: float, kl: float, n: int) -> float:
 
 def pac_bayes_quadratic(rate: float, kl: float, n: int) -> float:
     half = (kl + math.log(2 * math.sqrt(n) / 0.045)) / (2 * n)
-    return float(max(np.roots([1, -2 * math.sqrt(half), -rate])) ** 2)  # p = rate + 2 sqrt(half p), in sqrt(p)
+    return float(
+        max(np.roots([1, -2 * math.sqrt(half), -rate])) ** 2
+    )  # p = rate + 2 sqrt(half p), in sqrt(p)
 
 
 def pac_bayes_hoeffding(rate: float, kl: float, n: int) -> float:
@@ -164,7 +186,9 @@ def pac_bayes_hoeffding(rate: float, kl: float, n: int) -> float:
 def pac_bayes_catoni(rate: float, kl: float, n: int) -> float:
     count = 1 + math.ceil(math.log2(4 * math.sqrt(n)))
     c = 4.0 / 2 ** np.arange(count)
-    return float(((1 - np.exp(-c * rate - (kl + math.log(count / 0.045)) / n)) / (1 - np.exp(-c))).min())
+    return float(
+        ((1 - np.exp(-c * rate - (kl + math.log(count / 0.045)) / n)) / (1 - np.exp(-c))).min()
+    )
 
 
 def sample_slopes(subject: Subject, place: np.ndarray) -> np.ndarray:
@@ -176,7 +200,9 @@ def sample_slopes(subject: Subject, place: np.ndarray) -> np.ndarray:
         batch = subject.train.take(torch.tensor([number]))
         given = batch.inputs
         output = model(**given) if isinstance(given, dict) else model(*given)
-        slopes = torch.autograd.grad(subject.loss(output, batch.target).sum(), list(model.parameters()))
+        slopes = torch.autograd.grad(
+            subject.loss(output, batch.target).sum(), list(model.parameters())
+        )
         rows.append(np.concatenate([slope.numpy().ravel() for slope in slopes]))
     return np.array(rows)
 
@@ -191,26 +217,34 @@ def pacgen(subject: Subject, epsilon: float = 0.1) -> float:
     w, values = weights(subject), []
     here, radius = mean_batch_square(subject, w), 0.1 * np.abs(w) + epsilon
     for seed in range(1, 5):
-        random = torch.rand(len(w), generator=torch.Generator().manual_seed(seed), dtype=torch.float64).numpy()
+        random = torch.rand(
+            len(w), generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+        ).numpy()
         step = np.where(random < 0.5, -radius, radius)
         rho = max(np.abs(mean_batch_square(subject, w + step) - here) / np.abs(step))
         total = 0.0
         for size, bend, reach in zip(np.abs(w), here, radius, strict=True):
-            total += math.log((size + reach) * max(math.sqrt(bend + rho * math.sqrt(len(w)) * reach), 1 / reach))
+            total += math.log(
+                (size + reach) * max(math.sqrt(bend + rho * math.sqrt(len(w)) * reach), 1 / reach)
+            )
         values.append(total)
     return float(np.mean(values))
 
 
 def pacgen_null(subject: Subject) -> float:
-    return sum(math.log((abs(w) + 0.1 * abs(w) + 0.1) / (0.1 * abs(w) + 0.1)) for w in weights(subject))
+    return sum(
+        math.log((abs(w) + 0.1 * abs(w) + 0.1) / (0.1 * abs(w) + 0.1)) for w in weights(subject)
+    )
 
 
 REFERENCES: dict[str, Callable[[Subject], float]] = {
     "gap": gap,
-    "train-loss": lambda subject: float(sample_losses(subject, "train").mean()),
+    "training-loss": lambda subject: float(sample_losses(subject, "train").mean()),
     "parameter-count": lambda subject: float(len(weights(subject))),
     "parameter-norm": lambda subject: float(np.linalg.norm(weights(subject))),
-    "distance-from-initialisation": lambda s: float(np.linalg.norm(weights(s) - initial_weights(s))),
+    "distance-from-initialization": lambda s: float(
+        np.linalg.norm(weights(s) - initial_weights(s))
+    ),
     "margin": margin,
     "pacgen": pacgen,
     "pacgen-null": pacgen_null,

@@ -47,7 +47,9 @@ def snapshot(subject: Subject) -> tuple[object, ...]:
         [None if p.grad is None else p.grad.clone() for p in model.parameters()],
         [p.requires_grad for p in model.parameters()],
         [
-            len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
+            len(module._forward_hooks)
+            + len(module._forward_pre_hooks)
+            + len(module._backward_hooks)
             for module in model.modules()
         ],
         torch.get_rng_state(),
@@ -131,7 +133,9 @@ class TestEveryMeasure:
         assert result.cost["seconds"] >= 0
 
     def test_defined_somewhere(self, name: str) -> None:
-        assert any(MEASURES[name]()(case(torch.float32)).value is not None for case in CASES.values())
+        assert any(
+            MEASURES[name]()(case(torch.float32)).value is not None for case in CASES.values()
+        )
 
     @pytest.mark.parametrize("case", CASES)
     def test_leaves_no_trace(self, name: str, case: str) -> None:
@@ -157,7 +161,9 @@ class TestEveryMeasure:
 
     @pytest.mark.parametrize("case", CASES)
     def test_single_precision_is_close_to_double(self, name: str, case: str) -> None:
-        single, double = (MEASURES[name]()(CASES[case](dtype)) for dtype in (torch.float32, torch.float64))
+        single, double = (
+            MEASURES[name]()(CASES[case](dtype)) for dtype in (torch.float32, torch.float64)
+        )
         assert (single.value is None) == (double.value is None)
         if single.value is not None:
             assert single.value == pytest.approx(double.value, rel=2e-4, abs=1e-6)
@@ -168,23 +174,31 @@ class TestEveryMeasure:
             pytest.skip(f"{name} has no brute-force reference")
         result = MEASURES[name]()(CASES[case](torch.float64))
         if result.value is not None:
-            assert result.value == pytest.approx(REFERENCES[name](CASES[case](torch.float64)), rel=1e-9, abs=1e-12)
+            assert result.value == pytest.approx(
+                REFERENCES[name](CASES[case](torch.float64)), rel=1e-9, abs=1e-12
+            )
 
     def test_declared_invariances_hold_and_others_fail_somewhere(self, name: str) -> None:
         measure, declared = MEASURES[name](), MEASURES[name].invariant_to
         assert declared <= set(INVARIANCES)
         for change in INVARIANCES:
             pairs = [(measure(subject), measure(changed(subject, change))) for subject in layered()]
-            seen = [(a.value, b.value) for a, b in pairs if a.value is not None and b.value is not None]
+            seen = [
+                (a.value, b.value) for a, b in pairs if a.value is not None and b.value is not None
+            ]
             assert seen, change
             moved = [not math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) for a, b in seen]
             assert any(moved) != (change in declared), (change, seen)
 
 
-@pytest.mark.parametrize("name", [name for name, cls in MEASURES.items() if cls.promises_rescaling()])
+@pytest.mark.parametrize(
+    "name", [name for name, cls in MEASURES.items() if cls.promises_rescaling()]
+)
 class TestEveryMeasureThatPromisesRescaling:
     @pytest.mark.parametrize("factor", [1e-6, 1e-3, 1e3, 1e6])
-    def test_relu_rescaling_moves_it_no_faster_than_promised(self, name: str, factor: float) -> None:
+    def test_relu_rescaling_moves_it_no_faster_than_promised(
+        self, name: str, factor: float
+    ) -> None:
         """P8: larger weights in a layer, smaller ones in the next, the same function."""
         measure, cls = MEASURES[name](), MEASURES[name]
         for subject in layered():
@@ -199,15 +213,21 @@ class TestEveryMeasureThatPromisesRescaling:
     def test_logarithmic_promise_is_not_empty(self, name: str) -> None:
         """What grows with a power of the factor would not pass: the norm of the weights is the example."""
         subject = mlp_classes(torch.float64)
-        before, after = (float(ParameterNorm()(s)) for s in (subject, rescaled_subject(subject, 1e6)))
+        before, after = (
+            float(ParameterNorm()(s)) for s in (subject, rescaled_subject(subject, 1e6))
+        )
         assert not within_a_logarithm(subject, before, after, 1e6)
         if MEASURES[name].rescaling == "logarithmic":
-            assert float(MEASURES[name]()(rescaled_subject(subject, 1e6))) != float(MEASURES[name]()(subject))
+            assert float(MEASURES[name]()(rescaled_subject(subject, 1e6))) != float(
+                MEASURES[name]()(subject)
+            )
 
 
 def rescaled_subject(subject: Subject, factor: float) -> Subject:
     model = rescaled(subject.model, factor)
-    return Subject(model, subject.loss, subject.train, subject.test, initial=subject.initial, task=subject.task)
+    return Subject(
+        model, subject.loss, subject.train, subject.test, initial=subject.initial, task=subject.task
+    )
 
 
 def within_a_logarithm(subject: Subject, before: float, after: float, factor: float) -> bool:
@@ -241,12 +261,20 @@ def fixed_classifier(samples: int, seed: int) -> tuple[Subject, float]:
         model.weight.copy_(torch.tensor([[-1.0, 0.3], [1.0, -0.3]]))
         model.bias.zero_()
     y = torch.arange(2 * samples) % 2
-    centre = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    x = (2 * y[:, None] - 1) * centre + torch.randn(2 * samples, 2, generator=generator, dtype=torch.float64)
+    center = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    x = (2 * y[:, None] - 1) * center + torch.randn(
+        2 * samples, 2, generator=generator, dtype=torch.float64
+    )
     direction = (model.weight[1] - model.weight[0]).detach()
-    risk = 0.5 * math.erfc(float(direction @ centre / direction.norm()) / math.sqrt(2))
+    risk = 0.5 * math.erfc(float(direction @ center / direction.norm()) / math.sqrt(2))
     initial = copy.deepcopy(model.state_dict())
-    subject = Subject(model, "cross_entropy", (x[:samples], y[:samples]), (x[samples:], y[samples:]), initial=initial)
+    subject = Subject(
+        model,
+        "cross_entropy",
+        (x[:samples], y[:samples]),
+        (x[samples:], y[samples:]),
+        initial=initial,
+    )
     return subject, risk
 
 
@@ -262,12 +290,16 @@ class TestEveryBound:
             result = BOUNDS[name]()(case(torch.float64))
             if result.value is not None:
                 assert result.value >= result.terms["empirical"]
-                assert result.value == pytest.approx(result.terms["empirical"] + result.terms["complexity"])
+                assert result.value == pytest.approx(
+                    result.terms["empirical"] + result.terms["complexity"]
+                )
                 assert result.vacuous == (result.value >= result.terms["ceiling"])
 
     def test_shrinks_with_samples(self, name: str) -> None:
         subject, _ = fixed_classifier(100, 0)
-        assert float(BOUNDS[name]()(changed(subject, "duplication"))) < float(BOUNDS[name]()(subject))
+        assert float(BOUNDS[name]()(changed(subject, "duplication"))) < float(
+            BOUNDS[name]()(subject)
+        )
 
     def test_grows_as_delta_shrinks(self, name: str) -> None:
         subject, _ = fixed_classifier(100, 0)
@@ -282,12 +314,14 @@ class TestEveryBound:
 
     def test_is_flagged_when_test_data_were_trained_on(self, name: str) -> None:
         subject, _ = fixed_classifier(100, 0)
-        leaky = Subject(subject.model, subject.loss, subject.train, subject.train, initial=subject.initial)
+        leaky = Subject(
+            subject.model, subject.loss, subject.train, subject.train, initial=subject.initial
+        )
         honest, wrong = BOUNDS[name]()(subject), BOUNDS[name]()(leaky)
         assert honest.valid
         if "test" in BOUNDS[name].needs:
             assert not wrong.valid
-            assert "train data" in wrong.reason
+            assert "training data" in wrong.reason
 
 
 def test_the_simulation_finds_a_bound_that_does_not_hold() -> None:
@@ -324,7 +358,9 @@ class TestEveryRemedy:
 
     def test_says_what_it_treats(self, name: str) -> None:
         assert REMEDIES[name].treats
-        assert REMEDIES[name].strength in {field.name for field in dataclasses.fields(REMEDIES[name])}
+        assert REMEDIES[name].strength in {
+            field.name for field in dataclasses.fields(REMEDIES[name])
+        }
         assert REMEDIES[name]().on
         assert not REMEDIES[name]().off().on
 
@@ -337,7 +373,9 @@ def strong(name: str) -> Remedy:
 
 @pytest.mark.parametrize("name", STUDIES)
 class TestEveryStudy:
-    def test_tiny_runs_is_repeatable_and_resumes(self, name: str, tmp_path: object, monkeypatch: object) -> None:
+    def test_tiny_runs_is_repeatable_and_resumes(
+        self, name: str, tmp_path: object, monkeypatch: object
+    ) -> None:
         if SHARED.is_dir():
             monkeypatch.setenv("MINDGAP_DATA", str(SHARED))
         study = STUDIES[name]().tiny()

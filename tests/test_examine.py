@@ -37,7 +37,10 @@ def passing():
 def test_the_whole_catalog_is_walked_but_what_is_dear(subject):
     report = examine(subject)
     affordable = [
-        name for family in ("measure", "bound") for name, cls in catalog(family).items() if cls.cost != "dear"
+        name
+        for family in ("measure", "bound")
+        for name, cls in catalog(family).items()
+        if cls.cost != "expensive"
     ]
     assert [card.result.name for card in report.cards] == affordable
 
@@ -49,7 +52,7 @@ def test_thorough_adds_what_is_dear(subject, passing):
         Reading: Nothing.
         """
 
-        cost = "dear"
+        cost = "expensive"
 
         def compute(self, subject):
             return 1.0
@@ -74,11 +77,11 @@ def test_a_measure_that_fails_does_not_cost_the_others(subject, passing):
         def compute(self, subject):
             raise InputError("The model must have a linear layer, got none. Add one.")
 
-    report = examine(subject, measures=["broken", Gap(), "refusing", "train-loss"], bounds=())
+    report = examine(subject, measures=["broken", Gap(), "refusing", "training-loss"], bounds=())
     assert report["broken"].reason == "failed with ZeroDivisionError: division by zero"
     assert report["refusing"].reason.startswith("The model must have")
     assert report["gap"].value is not None
-    assert report["train-loss"].value is not None
+    assert report["training-loss"].value is not None
     assert "could not be computed" in " ".join(report.verdict.sentences)
 
 
@@ -89,13 +92,18 @@ def test_an_interrupt_keeps_what_is_done(subject, passing):
         def compute(self, subject):
             raise KeyboardInterrupt
 
-    report = examine(subject, measures=["gap", "long", "train-loss"], bounds=())
+    report = examine(subject, measures=["gap", "long", "training-loss"], bounds=())
     assert report["gap"].value is not None
-    assert (report["long"].reason, report["train-loss"].reason) == ("interrupted", "not reached: interrupted")
+    assert (report["long"].reason, report["training-loss"].reason) == (
+        "interrupted",
+        "not reached: interrupted",
+    )
 
 
 def test_names_instances_and_settings(subject):
-    report = examine(subject, measures=[Margin(quantile=0.5), "gap"], bounds=["binomial_tail"], delta=0.1)
+    report = examine(
+        subject, measures=[Margin(quantile=0.5), "gap"], bounds=["binomial_tail"], delta=0.1
+    )
     margin, gap, tail = (card.result for card in report.cards)
     assert margin.provenance["parameters"] == {"quantile": 0.5}
     assert gap.interval.level == 0.9
@@ -105,23 +113,31 @@ def test_names_instances_and_settings(subject):
 
 
 def test_one_name_is_enough(subject):
-    assert [card.result.name for card in examine(subject, measures="gap", bounds=()).cards] == ["gap"]
+    assert [card.result.name for card in examine(subject, measures="gap", bounds=()).cards] == [
+        "gap"
+    ]
 
 
 def test_the_gap_is_known_even_when_not_asked_for(subject):
     report = examine(subject, measures=(), bounds=())
     assert report.cards == ()
-    assert report.gap.value == pytest.approx(subject.mean_error("test") - subject.mean_error("train"))
+    assert report.gap.value == pytest.approx(
+        subject.mean_error("test") - subject.mean_error("train")
+    )
 
 
-def test_a_misspelt_name(subject):
+def test_a_misspelled_name(subject):
     with pytest.raises(UnknownNameError, match="Did you mean 'margin'"):
         examine(subject, measures=["magin"])
 
 
 def test_what_fit_returns_can_be_examined_with_why_it_stopped():
-    recipe = Recipe(model=lambda: torch.nn.Linear(3, 2), train=data(), test=data(20, seed=1), epochs=2)
-    fitted = dataclasses.replace(fit(recipe), stopped="diverged: the loss became nan in epoch 3, step 7")
+    recipe = Recipe(
+        model=lambda: torch.nn.Linear(3, 2), train=data(), test=data(20, seed=1), epochs=2
+    )
+    fitted = dataclasses.replace(
+        fit(recipe), stopped="diverged: the loss became nan in epoch 3, step 7"
+    )
     report = examine(fitted)
     assert report.facts.initial
     assert len(report.curves) == 2
@@ -130,7 +146,9 @@ def test_what_fit_returns_can_be_examined_with_why_it_stopped():
 
 
 def test_bad_data_are_said_at_once():
-    subject = Subject(torch.nn.Linear(3, 2), "cross_entropy", data(), (torch.randn(5, 3), torch.full((5,), 7)))
+    subject = Subject(
+        torch.nn.Linear(3, 2), "cross_entropy", data(), (torch.randn(5, 3), torch.full((5,), 7))
+    )
     with pytest.raises(InputError, match="test labels must be from 0 to 1"):
         examine(subject)
     with pytest.raises(InputError, match="The model must accept a batch"):
@@ -139,7 +157,10 @@ def test_bad_data_are_said_at_once():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"delta": 1.5}, "must be a number above 0 and below 1"), ({"hardest": -1}, "hardest must be at least 0")],
+    [
+        ({"delta": 1.5}, "must be a number above 0 and below 1"),
+        ({"hardest": -1}, "hardest must be at least 0"),
+    ],
 )
 def test_bad_arguments(subject, arguments, message):
     with pytest.raises(InputError, match=message):
@@ -147,7 +168,9 @@ def test_bad_arguments(subject, arguments, message):
 
 
 def test_something_else_than_a_subject():
-    with pytest.raises(InputError, match="subject must be a Subject or what fit returns, got Linear"):
+    with pytest.raises(
+        InputError, match="subject must be a Subject or what fit returns, got Linear"
+    ):
         examine(torch.nn.Linear(3, 2))
 
 
@@ -156,10 +179,14 @@ def test_the_subject_is_left_as_it_was(subject):
     subject.model.train()
     examine(subject, progress=True)
     assert subject.model.training
-    assert all(torch.equal(value, before[name]) for name, value in subject.model.state_dict().items())
+    assert all(
+        torch.equal(value, before[name]) for name, value in subject.model.state_dict().items()
+    )
 
 
 def test_the_same_twice(subject):
     first, second = examine(subject), examine(subject)
-    assert [card.result.value for card in first.cards] == [card.result.value for card in second.cards]
+    assert [card.result.value for card in first.cards] == [
+        card.result.value for card in second.cards
+    ]
     assert first.samples == second.samples

@@ -32,7 +32,9 @@ def test_help_loads_neither_torch_nor_plotly() -> None:
 
 
 def test_every_public_name_loads_no_optional_package() -> None:
-    assert not loaded("import mindgap\nfor name in mindgap.__all__: getattr(mindgap, name)") & OPTIONAL
+    assert (
+        not loaded("import mindgap\nfor name in mindgap.__all__: getattr(mindgap, name)") & OPTIONAL
+    )
 
 
 def test_public_names_are_what_they_say() -> None:

@@ -58,7 +58,9 @@ def plugged(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *words: str, code: int = 0) -> str:
-    done = subprocess.run([sys.executable, *words], env=environment, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *words], env=environment, cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
@@ -70,7 +72,9 @@ def test_found_by_api_list_and_explain(plugged: dict[str, str]) -> None:
     assert rows["largest-weight"]["family"] == "measure"
     assert rows["largest-weight"]["methods"] == ["E9"]
     assert rows["largest-weight"]["source"] == "shoe_sizes.largest_weight.LargestWeight"
-    assert "single connection dominates" in run(plugged, "-m", "mindgap", "explain", "largest-weight")
+    assert "single connection dominates" in run(
+        plugged, "-m", "mindgap", "explain", "largest-weight"
+    )
 
 
 def test_found_by_report(plugged: dict[str, str], tmp_path: Path) -> None:
@@ -78,16 +82,34 @@ def test_found_by_report(plugged: dict[str, str], tmp_path: Path) -> None:
         "import torch, mindgap\n"
         "def make_subject():\n"
         "    x = torch.arange(12.0).view(6, 2)\n"
-        "    return mindgap.Subject(torch.nn.Linear(2, 2), 'cross_entropy', (x, torch.arange(6) % 2))\n"
+        "    return mindgap.Subject(torch.nn.Linear(2, 2), 'cross_entropy', (x, torch.arange(6) % "
+        "2))\n"
     )
     page = tmp_path / "report.html"
-    run(plugged, "-m", "mindgap", "examine", f"{tmp_path / 'mine.py'}:make_subject", "--html", str(page), "-q")
+    run(
+        plugged,
+        "-m",
+        "mindgap",
+        "examine",
+        f"{tmp_path / 'mine.py'}:make_subject",
+        "--html",
+        str(page),
+        "-q",
+    )
     assert "largest-weight" in page.read_text() or "Largest weight" in page.read_text()
 
 
 def test_found_by_contracts(plugged: dict[str, str]) -> None:
     out = run(
-        plugged, "-m", "pytest", "tests/test_contracts.py", "-k", "largest-weight", "-p", "no:cacheprovider", "-n0"
+        plugged,
+        "-m",
+        "pytest",
+        "tests/test_contracts.py",
+        "-k",
+        "largest-weight",
+        "-p",
+        "no:cacheprovider",
+        "-n0",
     )
     assert int(out.split(" passed")[0].split()[-1]) >= 30
     assert "failed" not in out

@@ -1,6 +1,7 @@
 """Write what is derived from the code: the stubs of the lazy packages.
 
-Run ``make generate`` after adding, moving or renaming a file; a test compares what is there with what this writes.
+Run ``make generate`` after adding, moving or renaming a file; a test compares what is there with
+what this writes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ HEADER = "# Written by `make generate`; do not edit."
 
 def lazy_packages() -> list[str]:
     """Packages whose ``__init__`` calls ``lazy``."""
-    found = [path for path in SOURCE.rglob("__init__.py") if re.search(r"^lazy\(", path.read_text(), re.M)]
+    found = [
+        path
+        for path in SOURCE.rglob("__init__.py")
+        if re.search(r"^lazy\(", path.read_text(), re.M)
+    ]
     return sorted(".".join(path.parent.relative_to(SOURCE).parts) for path in found)
 
 
@@ -26,7 +31,9 @@ def stub(package: str) -> str:
     """The text of a package's ``__init__.pyi``, so that type checkers and editors see its lazy names."""
     module = importlib.import_module(package)
     lines = [_stub_line(package, name, getattr(module, name)) for name in module.__all__]
-    extra = ["from mindgap._version import __version__ as __version__"] if package == "mindgap" else []
+    extra = (
+        ["from mindgap._version import __version__ as __version__"] if package == "mindgap" else []
+    )
     return "\n".join([HEADER, *sorted([*extra, *lines]), "", "__all__: list[str]", ""])
 
 
@@ -42,7 +49,10 @@ def _stub_line(package: str, name: str, value: object) -> str:
 
 def generated() -> dict[Path, str]:
     """Every generated file and its text."""
-    return {SOURCE / package.replace(".", "/") / "__init__.pyi": stub(package) for package in lazy_packages()}
+    return {
+        SOURCE / package.replace(".", "/") / "__init__.pyi": stub(package)
+        for package in lazy_packages()
+    }
 
 
 if __name__ == "__main__":

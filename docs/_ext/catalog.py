@@ -1,4 +1,4 @@
-"""Writes ``docs/catalog`` when a build starts: one page a spec, from the registry. No list is kept by hand."""
+"""Writes ``docs/catalog`` when a build starts: one page per spec, from the registry. No list is kept by hand."""
 
 import hashlib
 import shutil
@@ -16,23 +16,28 @@ from mindgap.runs import load_results, results_page
 ABOUT = {
     "measure": (
         "Measures",
-        "A measure is a number that says something about generalization. It comes with a status, its cost and where "
+        "A measure is a number that says something about generalization. It comes with a status, "
+        "its cost and where "
         "it came from, and it leaves the model as it was.",
     ),
     "bound": (
         "Bounds",
-        "A bound is a theorem with all its constants: with probability at least 1 − delta the risk is below what was "
-        "seen plus the price of generalizing. A result says whether the assumptions hold (*valid*) and whether it says "
+        "A bound is a theorem with all its constants: with probability at least 1 − delta the "
+        "risk is below what was "
+        "seen plus the price of generalizing. A result says whether the assumptions hold "
+        "(*valid*) and whether it says "
         "more than the worst case would (*vacuous*).",
     ),
     "remedy": (
         "Remedies",
-        "A remedy changes training. At zero strength it is plain training, bit for bit, so that what you compare "
+        "A remedy changes training. At zero strength it is plain training, bit for bit, so that "
+        "what you compare "
         "differs in nothing else.",
     ),
     "study": (
         "Studies",
-        "A study is a table or a figure of a paper, or an experiment, cut into trials that can be run anywhere, "
+        "A study is a table or a figure of a paper, or an experiment, cut into trials that can be "
+        "run anywhere, "
         "killed and resumed.",
     ),
 }
@@ -53,7 +58,11 @@ def pages(folder):
         "index.md": _index(),
         "bibliography.md": _bibliography(),
         **{f"{plural(family)}.md": _family(family) for family in FAMILIES},
-        **{f"{family}/{name}.md": page(cls) for family in FAMILIES for name, cls in catalog(family).items()},
+        **{
+            f"{family}/{name}.md": page(cls)
+            for family in FAMILIES
+            for name, cls in catalog(family).items()
+        },
         **_results(results),
         "parts/command-line.md": parts.command_line(),
         "parts/public-names.md": parts.public_names(),
@@ -84,15 +93,20 @@ def write(folder):
 
 
 def _index():
-    rows = [(f"[{ABOUT[family][0]}]({plural(family)}.md)", len(catalog(family))) for family in FAMILIES]
+    rows = [
+        (f"[{ABOUT[family][0]}]({plural(family)}.md)", len(catalog(family))) for family in FAMILIES
+    ]
     ids = [(f"`{letter}`", meaning) for letter, meaning in LETTERS.items()]
     return join(
         "# The catalog",
-        "Everything that mindgap can compute, prove, change or reproduce, with formula, reading, assumptions, settings "
-        "and references. These pages are written from the classes themselves; plug-ins that are installed when the "
+        "Everything that mindgap can compute, prove, change or reproduce, with formula, reading, "
+        "assumptions, settings "
+        "and references. These pages are written from the classes themselves; plug-ins that are "
+        "installed when the "
         "pages are built appear too.",
         table(("family", "entries"), rows),
-        "An entry carries the ids of the methods it implements. The letter says where a method comes from:",
+        "An entry carries the ids of the methods it implements. The letter says where a method "
+        "comes from:",
         table(("id", "from work on"), ids),
         toctree([*map(plural, FAMILIES), "bibliography"]),
     )
@@ -102,10 +116,16 @@ def _family(family):
     heading, about = ABOUT[family]
     known = catalog(family)
     rows = [
-        (f"[{name}]({family}/{name}.md)", ", ".join(cls.method), cls.words().summary) for name, cls in known.items()
+        (f"[{name}]({family}/{name}.md)", ", ".join(cls.method), cls.words().summary)
+        for name, cls in known.items()
     ]
     listed = table(("name", "methods", "what it is"), rows) if rows else "There is none yet."
-    return join(f"# {heading}", about, listed, toctree([f"{family}/{name}" for name in known]) if known else "")
+    return join(
+        f"# {heading}",
+        about,
+        listed,
+        toctree([f"{family}/{name}" for name in known]) if known else "",
+    )
 
 
 def _bibliography():
@@ -121,17 +141,23 @@ def _entry(key, users):
 def _results(folder):
     found = {path.stem: path for path in sorted(folder.glob("*.json"))} if folder.is_dir() else {}
     text = (
-        "Studies that were run, with their tables, costs and versions. Every number comes from a file in "
+        "Studies that were run, with their tables, costs and versions. Every number comes from a "
+        "file in "
         "`docs/results`, and `make reproduce` computes them anew."
     )
     none = "There are no saved results in this copy yet; `make reproduce` makes them."
     listed = toctree([f"results/{name}" for name in found]) if found else ""
     index = join("# Results", text if found else none, listed)
-    return {"results.md": index, **{f"results/{name}.md": _result(path) for name, path in found.items()}}
+    return {
+        "results.md": index,
+        **{f"results/{name}.md": _result(path) for name, path in found.items()},
+    }
 
 
 def _result(path):
-    charts = f"`mindgap report docs/results/{path.name} -o page.html` draws the charts of this table."
+    charts = (
+        f"`mindgap report docs/results/{path.name} -o page.html` draws the charts of this table."
+    )
     return join(results_page(load_results(path)).rstrip(), charts)
 
 

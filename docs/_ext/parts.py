@@ -27,7 +27,7 @@ def command_line():
 
 
 def _help(name):
-    module = importlib.import_module(f"mindgap.cli.{name}_command")
+    module = importlib.import_module(f"mindgap.cli.commands.{name}")
     command = cli.Parser(prog=f"mindgap {name}", description=module.__doc__)
     module.add(command)
     return command.format_help()
@@ -50,12 +50,19 @@ def public_names():
     found = {name: getattr(mindgap, name) for name in mindgap.__all__ if not name.startswith("_")}
     functions = [name for name, value in found.items() if inspect.isfunction(value)]
     classes = [name for name, value in found.items() if inspect.isclass(value)]
-    rooms = [f"- `mindgap.{name}`: {_summary(value)}" for name, value in found.items() if inspect.ismodule(value)]
+    rooms = [
+        f"- `mindgap.{name}`: {_summary(value)}"
+        for name, value in found.items()
+        if inspect.ismodule(value)
+    ]
     return join(
         "## Functions",
         fence("\n".join(f".. autofunction:: mindgap.{name}" for name in functions), "{eval-rst}"),
         "## Classes",
-        fence("\n".join(f".. autoclass:: mindgap.{name}\n   :members:\n" for name in classes), "{eval-rst}"),
+        fence(
+            "\n".join(f".. autoclass:: mindgap.{name}\n   :members:\n" for name in classes),
+            "{eval-rst}",
+        ),
         "## Rooms",
         "\n".join(rooms),
     )
@@ -65,22 +72,32 @@ def data_sets():
     """Every data set that ``mindgap.data.load`` knows: what it is, where it comes from, whom to cite."""
     names = {}
     for name, loader in loaders().items():
-        names.setdefault(loader.func if isinstance(loader, functools.partial) else loader, []).append(f"`{name}`")
+        names.setdefault(
+            loader.func if isinstance(loader, functools.partial) else loader, []
+        ).append(f"`{name}`")
     return join(*(f"{', '.join(called)}\n: {_described(made)}" for made, called in names.items()))
 
 
 def _described(function):
     cited = _cite(function)
-    return f"{_summary(function)} {_origin(function)}" + (f" *{cited.rstrip('.')}.*" if cited else "")
+    return f"{_summary(function)} {_origin(function)}" + (
+        f" *{cited.rstrip('.')}.*" if cited else ""
+    )
 
 
 def _origin(function):
     constants = vars(inspect.getmodule(function)).values()
     addresses = [value.url if isinstance(value, Remote) else value for value in constants]
-    hosts = {urllib.parse.urlsplit(text).hostname for text in addresses if str(text).startswith("https://")}
+    hosts = {
+        urllib.parse.urlsplit(text).hostname
+        for text in addresses
+        if str(text).startswith("https://")
+    }
     if hosts:
         return f"Downloaded from {', '.join(sorted(hosts))}."
-    return "Comes with the package." if hasattr(inspect.getmodule(function), "FILE") else "Generated."
+    return (
+        "Comes with the package." if hasattr(inspect.getmodule(function), "FILE") else "Generated."
+    )
 
 
 def _cite(function):
@@ -96,11 +113,15 @@ def benchmarks(folder):
     files = sorted(Path(folder).glob("*.json")) if Path(folder).is_dir() else []
     if not files:
         return "There are no saved figures in this copy yet."
-    return join(*(_benchmark(path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in files))
+    return join(
+        *(_benchmark(path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in files)
+    )
 
 
 def _benchmark(name, data):
-    return join(f"## {name.replace('_', ' ').replace('-', ' ').capitalize()}", *_shown(data)).rstrip()
+    return join(
+        f"## {name.replace('_', ' ').replace('-', ' ').capitalize()}", *_shown(data)
+    ).rstrip()
 
 
 def _shown(data):
@@ -108,7 +129,10 @@ def _shown(data):
     if isinstance(data, list):
         rows = [row if isinstance(row, dict) else {"value": row} for row in data]
         columns = list(dict.fromkeys(key for row in rows for key in row))
-        yield table([_words(key) for key in columns], [[_value(row.get(key, "—")) for key in columns] for row in rows])
+        yield table(
+            [_words(key) for key in columns],
+            [[_value(row.get(key, "—")) for key in columns] for row in rows],
+        )
         return
     plain = {key: value for key, value in data.items() if not isinstance(value, dict | list)}
     if plain:

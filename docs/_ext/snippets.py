@@ -1,6 +1,7 @@
 """Runs the code of a page in order and shows below each block what it printed: no output is typed by hand.
 
-A block of Python with a caption is a file of that name; a block of bash holds ``mindgap`` commands, one a line.
+A block of Python with a caption is a file of that name; a block of bash holds ``mindgap`` commands,
+one a line.
 """
 
 import contextlib
@@ -15,7 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-FENCE = re.compile(r"^```(?:\{code-block\} )?(python|bash)\n(?::caption: (\S+)\n\n)?(.*?)^```\n", re.M | re.S)
+FENCE = re.compile(
+    r"^```(?:\{code-block\} )?(python|bash)\n(?::caption: (\S+)\n\n)?(.*?)^```\n", re.M | re.S
+)
 EXECUTED = ("tutorial",)
 
 

@@ -66,10 +66,20 @@ def fields(cls):
     """A table of the settings."""
     hints = typing.get_type_hints(cls)
     rows = [
-        (f"`{field.name}`", f"`{_type(hints[field.name])}`", f"`{field.default!r}`", _allowed(field), _help(field))
+        (
+            f"`{field.name}`",
+            f"`{_type(hints[field.name])}`",
+            f"`{field.default!r}`",
+            _allowed(field),
+            _help(field),
+        )
         for field in dataclasses.fields(cls)
     ]
-    return table(("name", "type", "default", "allowed", "meaning"), rows) if rows else "There is nothing to set."
+    return (
+        table(("name", "type", "default", "allowed", "meaning"), rows)
+        if rows
+        else "There is nothing to set."
+    )
 
 
 def _type(hint):
@@ -77,7 +87,9 @@ def _type(hint):
 
 
 def _allowed(field):
-    limits = field.metadata.get("choices") or any(field.metadata.get(key) is not None for key in LIMITS[1:])
+    limits = field.metadata.get("choices") or any(
+        field.metadata.get(key) is not None for key in LIMITS[1:]
+    )
     return allowed(field.metadata) if limits else "any"
 
 
@@ -86,18 +98,29 @@ def _help(field):
 
 
 def _facts(cls):
-    rows = {"measure": _measured, "bound": _measured, "remedy": _treated, "study": _studied}[cls.family](cls)
+    rows = {"measure": _measured, "bound": _measured, "remedy": _treated, "study": _studied}[
+        cls.family
+    ](cls)
     return ["## At a glance", "\n".join(f"- **{name}**: {text}" for name, text in rows)]
 
 
 def _measured(cls):
-    others = [CHANGES.get(change, change) for change in INVARIANCES if change not in cls.invariant_to]
+    others = [
+        CHANGES.get(change, change) for change in INVARIANCES if change not in cls.invariant_to
+    ]
     return [
         *([("Direction", DIRECTIONS[cls.direction])] if cls.family == "measure" else []),
-        ("Needs", ", ".join(NEEDS.get(need, need) for need in sorted(cls.needs)) or "only the model and train data"),
+        (
+            "Needs",
+            ", ".join(NEEDS.get(need, need) for need in sorted(cls.needs))
+            or "only the model and training data",
+        ),
         (
             "Unchanged by",
-            ", ".join(CHANGES.get(change, change) for change in INVARIANCES if change in cls.invariant_to) or "—",
+            ", ".join(
+                CHANGES.get(change, change) for change in INVARIANCES if change in cls.invariant_to
+            )
+            or "—",
         ),
         ("Changed by", ", ".join(others) or "—"),
         ("Cost", cls.cost),
@@ -105,7 +128,10 @@ def _measured(cls):
 
 
 def _treated(cls):
-    return [("Treats", cls.treats), ("Strength", f"`{cls.strength}`; zero is plain training, bit for bit")]
+    return [
+        ("Treats", cls.treats),
+        ("Strength", f"`{cls.strength}`; zero is plain training, bit for bit"),
+    ]
 
 
 def _studied(cls):
@@ -117,15 +143,23 @@ def _numbers(cls):
     if cls.family != "bound":
         return []
     rows = [
-        (f"`{name}`", f"`{_type(hint)}`", "required" if default is inspect.Parameter.empty else f"`{default!r}`")
+        (
+            f"`{name}`",
+            f"`{_type(hint)}`",
+            "required" if default is inspect.Parameter.empty else f"`{default!r}`",
+        )
         for name, (hint, default) in cls.arguments().items()
     ]
-    text = "The theorem is plain arithmetic: it can be evaluated on these numbers, without any model."
+    text = (
+        "The theorem is plain arithmetic: it can be evaluated on these numbers, without any model."
+    )
     return ["## Numbers", text, table(("name", "type", "default"), rows)]
 
 
 def _required(cls):
-    return [name for name, (_, default) in cls.arguments().items() if default is inspect.Parameter.empty]
+    return [
+        name for name, (_, default) in cls.arguments().items() if default is inspect.Parameter.empty
+    ]
 
 
 def python(cls):
@@ -142,7 +176,9 @@ def python(cls):
     made = f"{cls.__name__}()" if cls.family == "study" else f"{cls.__name__}({settings})"
     numbers = ", ".join(f"{name}=..." for name in _required(cls)) if cls.family == "bound" else ""
     head = "import mindgap\n" if cls.family in ("remedy", "study") else ""
-    return f"{head}from {place} import {cls.__name__}\n\n" + uses[cls.family].format(made=made, numbers=numbers)
+    return f"{head}from {place} import {cls.__name__}\n\n" + uses[cls.family].format(
+        made=made, numbers=numbers
+    )
 
 
 def command(cls):
@@ -152,9 +188,8 @@ def command(cls):
         return f"mindgap examine my_model.py:make_subject --measure {cls.name}\n{more}"
     if cls.family == "bound":
         numbers = " ".join(f"--{name.replace('_', '-')} {name.upper()}" for name in _required(cls))
-        return (
-            f"mindgap bound {cls.name} {numbers}\nmindgap bound {cls.name} --subject my_model.py:make_subject\n{more}"
-        )
+        lines = (f"{cls.name} {numbers}", f"{cls.name} --subject my_model.py:make_subject")
+        return "".join(f"mindgap bound {line}\n" for line in lines) + more
     if cls.family == "remedy":
         return f"mindgap train --data digits --remedy {cls.name}:{cls.strength}={getattr(cls(), cls.strength)}\n{more}"
     return f"mindgap run {cls.name} --tiny\nmindgap run {cls.name} --help\n{more}"

@@ -1,9 +1,10 @@
 """mindgap: will your PyTorch network generalize, why not, and what helps?
 
-The names below are all that most users need; everything else is in the packages (``mindgap.measures``,
-``mindgap.bounds``, ``mindgap.remedies``, ``mindgap.studies``, ``mindgap.data``, ``mindgap.nets``,
-``mindgap.sampling``, ``mindgap.integrations``, ``mindgap.runs``). Names are imported when they are first used, so that
-``import mindgap`` costs nothing.
+The names below are all that most users need; everything else is in the packages
+(``mindgap.measures``, ``mindgap.bounds``, ``mindgap.remedies``, ``mindgap.studies``,
+``mindgap.data``, ``mindgap.nets``, ``mindgap.sampling``, ``mindgap.integrations``,
+``mindgap.runs``). Names are imported when they are first used, so that ``import mindgap`` costs
+nothing.
 """
 
 from mindgap._lazy import lazy
@@ -29,7 +30,18 @@ lazy(
         "training.perturbed_optimizer": "PerturbedOptimizer",
         "training.probe": "Probe",
         **dict.fromkeys(
-            ("bounds", "data", "integrations", "measures", "nets", "remedies", "runs", "sampling", "studies"), ""
+            (
+                "bounds",
+                "data",
+                "integrations",
+                "measures",
+                "nets",
+                "remedies",
+                "runs",
+                "sampling",
+                "studies",
+            ),
+            "",
         ),
     },
 )

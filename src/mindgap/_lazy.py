@@ -19,8 +19,9 @@ def lazy(package: str, homes: Mapping[str, str] | Callable[[], Mapping[str, Any]
 
     Args:
         package: The package's ``__name__``.
-        homes: For every submodule its public names, separated by spaces; a submodule without names is itself what the
-            package offers. Or a function that loads all public names at once, for packages that are walked.
+        homes: For every submodule its public names, separated by spaces; a submodule without names
+            is itself what the package offers. Or a function that loads all public names at once,
+            for packages that are walked.
     """
     module = sys.modules[package]
     module.__class__ = _walked(homes) if callable(homes) else _listed(homes)
@@ -41,8 +42,10 @@ def _listed(homes: Mapping[str, str]) -> type:
             return value
 
         def __setattr__(self, name: str, value: Any) -> None:
-            # Importing a submodule binds it in its package. Where it is called like a public name (``runs.sweep``),
-            # the name must go on to mean what the package offers, whoever imports the submodule first.
+            # Importing a submodule binds it in its package. Where it is called like a public name
+            # (``runs.sweep``),
+            # the name must go on to mean what the package offers, whoever imports the submodule
+            # first.
             if not (isinstance(value, ModuleType) and name in found):
                 super().__setattr__(name, value)
 

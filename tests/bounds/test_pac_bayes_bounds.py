@@ -54,10 +54,13 @@ def test_confidence_is_shared_between_theorem_and_sampling(bound: type) -> None:
 def test_divergence_of_two_gaussians_of_one_width() -> None:
     subject = mlp_classes(torch.float64)
     squares = sum(
-        float((p.detach() - subject.initial[name]).square().sum()) for name, p in subject.model.named_parameters()
+        float((p.detach() - subject.initial[name]).square().sum())
+        for name, p in subject.model.named_parameters()
     )
     for scale in (0.05, 0.3):
-        assert PacBayesKl(scale=scale)(subject).terms["kl"] == pytest.approx(squares / (2 * scale**2), rel=1e-12)
+        assert PacBayesKl(scale=scale)(subject).terms["kl"] == pytest.approx(
+            squares / (2 * scale**2), rel=1e-12
+        )
 
 
 def test_known_risk_of_a_linear_classifier_with_noise() -> None:
@@ -65,7 +68,10 @@ def test_known_risk_of_a_linear_classifier_with_noise() -> None:
     held = []
     for seed in range(100):
         subject, _ = fixed_classifier(100, seed)
-        held.append(float(PacBayesKl(delta=0.2, scale=0.3, draws=400)(subject)) >= noisy_risk(subject.model, 0.3))
+        held.append(
+            float(PacBayesKl(delta=0.2, scale=0.3, draws=400)(subject))
+            >= noisy_risk(subject.model, 0.3)
+        )
     assert sum(held) >= 80
 
 
@@ -88,32 +94,50 @@ def test_is_undefined_for_a_regression_and_without_initial_weights() -> None:
     assert "before training" in PacBayesKl()(bare).reason
 
 
-def test_statistics_learnt_from_the_data_break_it() -> None:
+def test_statistics_learned_from_the_data_break_it() -> None:
     subject = convolution(torch.float64)
     assert PacBayesKl(draws=5)(subject).valid
     model = copy.deepcopy(subject.model)
     model.body[1].running_mean.add_(0.1)
-    learnt = Subject(model, subject.loss, subject.train, initial=subject.initial)
-    result = PacBayesKl(draws=5)(learnt)
+    learned = Subject(model, subject.loss, subject.train, initial=subject.initial)
+    result = PacBayesKl(draws=5)(learned)
     assert not result.valid
-    assert "running_mean was learnt from the data" in result.reason
+    assert "running_mean was learned from the data" in result.reason
 
 
 def test_settings_reach_the_theorem() -> None:
     numbers = {"empirical": 0.1, "kl": 20.0, "samples": 1000}
     values = list(numbers.values())
-    assert float(PacBayesHoeffding(eta=70.0).evaluate(**numbers)) == hoeffding(*values, 0.05, eta=70.0)
-    assert float(PacBayesHoeffding(sharp=True).evaluate(**numbers)) == hoeffding(*values, 0.05, sharp=True)
-    assert float(PacBayesCatoni(steepness=0.5).evaluate(**numbers)) == catoni(*values, 0.05, steepness=0.5)
+    assert float(PacBayesHoeffding(eta=70.0).evaluate(**numbers)) == hoeffding(
+        *values, 0.05, eta=70.0
+    )
+    assert float(PacBayesHoeffding(sharp=True).evaluate(**numbers)) == hoeffding(
+        *values, 0.05, sharp=True
+    )
+    assert float(PacBayesCatoni(steepness=0.5).evaluate(**numbers)) == catoni(
+        *values, 0.05, steepness=0.5
+    )
     with pytest.raises(InputError, match="empirical must be a number from 0 to 1, got 7"):
         PacBayesKl().evaluate(empirical=7.0, kl=1.0, samples=10)
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["bound", "pac-bayes-kl", "--empirical", "0.02", "--kl", "500", "--samples", "60000", "--json"]
+    words = [
+        "bound",
+        "pac-bayes-kl",
+        "--empirical",
+        "0.02",
+        "--kl",
+        "500",
+        "--samples",
+        "60000",
+        "--json",
+    ]
     monkeypatch.setattr(sys, "argv", ["mindgap", *words])
     assert main(words) == 0
-    assert json.loads(capsys.readouterr().out)["value"] == pytest.approx(small_kl(0.02, 500.0, 60_000, 0.05))
+    assert json.loads(capsys.readouterr().out)["value"] == pytest.approx(
+        small_kl(0.02, 500.0, 60_000, 0.05)
+    )
 
 
 class TestPerturbation:
@@ -124,13 +148,17 @@ class TestPerturbation:
     ) -> None:
         together = perturbed_errors(case(torch.float64), 0.3, draws=7, seed=2, kind=kind)
         monkeypatch.setattr(noisy_errors, "AT_ONCE", 1)
-        assert torch.equal(together, perturbed_errors(case(torch.float64), 0.3, draws=7, seed=2, kind=kind))
+        assert torch.equal(
+            together, perturbed_errors(case(torch.float64), 0.3, draws=7, seed=2, kind=kind)
+        )
         assert together.unique().numel() > 1
 
     def test_without_noise_it_is_the_train_error(self) -> None:
         for case in (mlp_classes, multilabel):
             subject = case(torch.float64)
-            assert perturbed_errors(subject, 0.0, draws=2).tolist() == pytest.approx([subject.mean_error()] * 2)
+            assert perturbed_errors(subject, 0.0, draws=2).tolist() == pytest.approx(
+                [subject.mean_error()] * 2
+            )
 
     def test_a_model_that_cannot_be_batched_is_evaluated_one_by_one(self) -> None:
         model = Choosy().double()
@@ -144,8 +172,13 @@ class TestPerturbation:
 
     def test_noise_has_the_size_that_was_asked_for(self) -> None:
         model = nn.Linear(50, 40)
-        gaussian = noisy_weights(model, 0.3, 20, torch.Generator().manual_seed(0))["weight"] - model.weight
-        uniform = noisy_weights(model, 0.3, 20, torch.Generator().manual_seed(0), "uniform")["weight"] - model.weight
+        gaussian = (
+            noisy_weights(model, 0.3, 20, torch.Generator().manual_seed(0))["weight"] - model.weight
+        )
+        uniform = (
+            noisy_weights(model, 0.3, 20, torch.Generator().manual_seed(0), "uniform")["weight"]
+            - model.weight
+        )
         assert float(gaussian.detach().std()) == pytest.approx(0.3, rel=0.02)
         assert float(uniform.detach().std()) == pytest.approx(0.3 / math.sqrt(3), rel=0.02)
         assert float(uniform.detach().abs().max()) <= 0.3 * (1 + 1e-6)

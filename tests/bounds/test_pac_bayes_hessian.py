@@ -29,19 +29,25 @@ def whole_hessian(subject: Subject, weights: Tensor) -> Tensor:
 
     def loss(flat: Tensor) -> Tensor:
         named = zip(subject.model.named_parameters(), flat.split(sizes), strict=True)
-        logits = functional_call(subject.model, {name: part.view_as(p) for (name, p), part in named}, (x,))
+        logits = functional_call(
+            subject.model, {name: part.view_as(p) for (name, p), part in named}, (x,)
+        )
         return local.bounded_cross_entropy(logits, y, FLOOR).mean()
 
     return torch.autograd.functional.hessian(loss, weights)
 
 
 @pytest.mark.parametrize("case", [mlp_classes, deep_classes])
-def test_diagonal_equals_that_of_the_whole_hessian(case: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagonal_equals_that_of_the_whole_hessian(
+    case: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     subject = case(torch.float64)
     weights = local.flat_weights(subject.model)
     monkeypatch.setattr(hessian_diagonal, "ROWS", 7)
     found = local.curvature(subject, weights, FLOOR)
-    assert found.diagonal.numpy() == pytest.approx(whole_hessian(subject, weights).diagonal().numpy(), abs=1e-12)
+    assert found.diagonal.numpy() == pytest.approx(
+        whole_hessian(subject, weights).diagonal().numpy(), abs=1e-12
+    )
     subject.batch_size = 10
     parts = local.curvature(subject, weights, FLOOR)
     assert parts.diagonal.numpy() == pytest.approx(found.diagonal.numpy(), abs=1e-14)
@@ -53,8 +59,8 @@ def test_third_moment_of_scores_of_norm_one() -> None:
     chance = random.dirichlet(np.full(4, 0.5), size=100_000)
     scores = random.normal(size=chance.shape)
     scores /= np.linalg.norm(scores, axis=1, keepdims=True)
-    centred = scores - (chance * scores).sum(1, keepdims=True)
-    assert np.abs((chance * centred**3).sum(1)).max() <= local.THIRD
+    centered = scores - (chance * scores).sum(1, keepdims=True)
+    assert np.abs((chance * centered**3).sum(1)).max() <= local.THIRD
     p = (1 - 1 / math.sqrt(3)) / 2  # two classes and opposite scores reach it
     assert math.sqrt(2) ** 3 * p * (1 - p) * (1 - 2 * p) == pytest.approx(local.THIRD)
 
@@ -63,10 +69,15 @@ def test_proved_lipschitz_constant_is_above_every_change_of_the_hessian() -> Non
     subject, _ = fixed_classifier(60, 0)
     proved = local.proved_lipschitz(subject, subject.model, FLOOR)
     source = torch.Generator().manual_seed(0)
-    places = [local.flat_weights(subject.model) + 0.3 * torch.randn(6, generator=source).double() for _ in range(12)]
+    places = [
+        local.flat_weights(subject.model) + 0.3 * torch.randn(6, generator=source).double()
+        for _ in range(12)
+    ]
     hessians = [whole_hessian(subject, place) for place in places]
     changes = [
-        float(torch.linalg.matrix_norm(hessians[i] - hessians[j], 2) / (places[i] - places[j]).norm())
+        float(
+            torch.linalg.matrix_norm(hessians[i] - hessians[j], 2) / (places[i] - places[j]).norm()
+        )
         for i, j in itertools.combinations(range(12), 2)
     ]
     assert 0.02 * proved < max(changes) <= proved
@@ -88,7 +99,9 @@ def test_value_on_a_linear_model_equals_plain_arithmetic() -> None:
     free = (math.sqrt(6 * len(x)) * (diagonal / 3 + lipschitz * math.sqrt(6) * radius / 9)) ** -0.5
     assert (free < radius).all()  # here the curvature decides, not the radius
     empirical = -np.log(chance[np.arange(len(x)), y]).mean() / scale
-    expected = theorem2(empirical, float(np.log(10 / np.minimum(free, radius)).sum()), 6, len(x), 0.05)
+    expected = theorem2(
+        empirical, float(np.log(10 / np.minimum(free, radius)).sum()), 6, len(x), 0.05
+    )
     assert float(bound(subject)) == pytest.approx(expected, rel=1e-10)
 
 
@@ -96,9 +109,14 @@ def test_the_rise_of_the_train_loss_under_noise_is_what_inequality_7_allows() ->
     subject, _ = fixed_classifier(200, 1)
     weights = local.flat_weights(subject.model)
     radius = 0.3 * weights.abs() + 0.3
-    here, lipschitz = local.curvature(subject, weights, FLOOR), local.proved_lipschitz(subject, subject.model, FLOOR)
+    here, lipschitz = (
+        local.curvature(subject, weights, FLOOR),
+        local.proved_lipschitz(subject, subject.model, FLOOR),
+    )
     scales = uniform_scales(here.diagonal, radius, lipschitz=lipschitz, eta=math.sqrt(6 * 200))
-    noise = scales * (2 * torch.rand(4000, 6, generator=torch.Generator().manual_seed(0)).double() - 1)
+    noise = scales * (
+        2 * torch.rand(4000, 6, generator=torch.Generator().manual_seed(0)).double() - 1
+    )
     (x,), y = subject.train.inputs, subject.train.target
     noisy = weights + noise
     logits = torch.einsum("ni,dci->dnc", x, noisy[:, :4].view(-1, 2, 2)) + noisy[:, None, 4:]
@@ -114,7 +132,10 @@ class TestWhereItIsProved:
         dressed = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), layer)
         assert local.linear_layer(Subject(dressed, "cross_entropy", data)) is layer
         assert PacBayesHessian()(Subject(dressed, "cross_entropy", data)).valid
-        for bent in (nn.Sequential(layer, nn.ReLU()), nn.Sequential(nn.Linear(2, 2).double(), layer)):
+        for bent in (
+            nn.Sequential(layer, nn.ReLU()),
+            nn.Sequential(nn.Linear(2, 2).double(), layer),
+        ):
             assert local.linear_layer(Subject(bent, "cross_entropy", data)) is None
 
     def test_says_which_assumption_is_not_met(self) -> None:
@@ -129,8 +150,12 @@ class TestWhereItIsProved:
         signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=6)), dtype=torch.float64)
         corners = weights + signs * radius
         (x,), y = subject.train.inputs, subject.train.target
-        logits = torch.einsum("ni,dci->dnc", x, corners[:, :4].view(-1, 2, 2)) + corners[:, None, 4:]
-        least = float(logits.softmax(2)[:, torch.arange(50), y].min())  # the chance is least at a corner
+        logits = (
+            torch.einsum("ni,dci->dnc", x, corners[:, :4].view(-1, 2, 2)) + corners[:, None, 4:]
+        )
+        least = float(
+            logits.softmax(2)[:, torch.arange(50), y].min()
+        )  # the chance is least at a corner
         assert local.meets_floor(subject, subject.model, radius, least * 1.001)
         assert not local.meets_floor(subject, subject.model, radius, least * 0.1)
         cut = PacBayesHessian(floor=least * 1.001)(subject)

@@ -81,14 +81,30 @@ def test_parts_of_the_figure_add_up(own: str, capsys: pytest.CaptureFixture[str]
 def test_a_trained_model_with_held_out_data(own: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["certify", f"{own}:make_pair", *QUICK, "--posterior", "uniform", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["prior"], found["posterior"], found["samples"]) == ("learnt", "uniform", 200)
+    assert (found["prior"], found["posterior"], found["samples"]) == ("learned", "uniform", 200)
 
 
 def test_a_page_of_a_certificate_that_is_not_valid() -> None:
-    numbers = {"kl": 3.0, "samples": 100, "error": 0.1, "error_limit": 0.12, "loss": 0.1, "loss_limit": 0.1}
+    numbers = {
+        "kl": 3.0,
+        "samples": 100,
+        "error": 0.1,
+        "error_limit": 0.12,
+        "loss": 0.1,
+        "loss_limit": 0.1,
+    }
     bounds = dict.fromkeys(("kl", "quadratic", "mcallester", "catoni"), 0.4)
-    common = {"bound": 0.4, "bounds": bounds, "loss_bounds": bounds, "draws": 1000, "guess": 0.9, **numbers}
-    text = certificate_html(Certificate(name="<b>", broken="an answer depends on <i>others</i>", **common))  # type: ignore[arg-type]
+    common = {
+        "bound": 0.4,
+        "bounds": bounds,
+        "loss_bounds": bounds,
+        "draws": 1000,
+        "guess": 0.9,
+        **numbers,
+    }
+    text = certificate_html(
+        Certificate(name="<b>", broken="an answer depends on <i>others</i>", **common)
+    )  # type: ignore[arg-type]
     assert "No promise follows" in text
     assert "An answer depends on &lt;i&gt;others" in text
     assert "<b>" not in text.replace(overview.library(), "")
@@ -99,7 +115,7 @@ def test_a_page_of_a_certificate_that_is_not_valid() -> None:
     ("words", "told"),
     [
         (["digits", "--delta", "2"], "delta"),
-        (["digits", "--prior", "learned"], "learnt"),
+        (["digits", "--prior", "learnt"], "learned"),
         (["digits", "--objective", "x"], "objective"),
         (["digits", "--report", "page.pdf"], ".html"),
         (["digit"], "digits"),
@@ -110,7 +126,11 @@ def test_a_page_of_a_certificate_that_is_not_valid() -> None:
     ],
 )
 def test_bad_input_is_one_sentence(
-    words: list[str], told: str, own: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str],
+    told: str,
+    own: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(Path(own).parent)
     code = main(["certify", *[word.replace("OWN", own) for word in words]])

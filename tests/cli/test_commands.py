@@ -59,7 +59,9 @@ def test_help_everywhere(command: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("words", [["bound", "kl-inverse"], ["run", "batch-size-gap"]])
-def test_help_of_a_spec_shows_its_fields(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_a_spec_shows_its_fields(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         main([*words, "--help"])
     text = capsys.readouterr().out
@@ -68,21 +70,27 @@ def test_help_of_a_spec_shows_its_fields(words: list[str], capsys: pytest.Captur
 
 
 def test_version_and_module_entry() -> None:
-    done = subprocess.run([sys.executable, "-m", "mindgap", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "mindgap", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == f"mindgap {__version__}"
 
 
 def test_list_names_every_spec(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(out(capsys, "list", "--json"))
     assert {row["name"] for row in rows} == set(catalog())
-    own = [row for row in rows if row["source"].startswith("mindgap.")]  # other tests may have registered toys
+    own = [
+        row for row in rows if row["source"].startswith("mindgap.")
+    ]  # other tests may have registered toys
     assert own
     for row in own:
         assert {"name", "family", "methods", "summary", "source"} <= set(row)
         assert row["methods"]
     text = out(capsys, "list")
     assert all(name in text for name in catalog())
-    assert {row["family"] for row in json.loads(out(capsys, "list", "--family", "bound", "--json"))} == {"bound"}
+    assert {
+        row["family"] for row in json.loads(out(capsys, "list", "--family", "bound", "--json"))
+    } == {"bound"}
 
 
 @pytest.mark.parametrize("name", catalog())
@@ -100,7 +108,16 @@ def test_explain(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_bound_on_numbers_gives_the_slides_example(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--delta", "0.1", "--hypotheses", "1000000000", "--samples", "10000", "--empirical", "0")
+    words = (
+        "--delta",
+        "0.1",
+        "--hypotheses",
+        "1000000000",
+        "--samples",
+        "10000",
+        "--empirical",
+        "0",
+    )
     text = out(capsys, "bound", "validation-set-guarantee", *words)
     assert "validation-set-guarantee = 0.06939646097 " in text
     assert "valid, non-vacuous" in text
@@ -110,35 +127,64 @@ def test_bound_on_numbers_gives_the_slides_example(capsys: pytest.CaptureFixture
 
 
 def test_bound_on_a_subject(user_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = json.loads(out(capsys, "bound", "binomial-tail", "--subject", f"{user_file}:make_subject", "--json"))
+    data = json.loads(
+        out(capsys, "bound", "binomial-tail", "--subject", f"{user_file}:make_subject", "--json")
+    )
     assert data["provenance"]["test_samples"] == 30
     assert data["value"] > data["terms"]["empirical"]
 
 
-def test_examine_a_users_model(user_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examine_a_users_model(
+    user_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "report.html"
     text = out(capsys, "examine", f"{user_file}:make_subject", "--html", str(page), "-q")
     assert "mine" in text
-    assert all(name in text.lower().replace(" ", "-") for name in ("gap", "margin", "binomial-tail"))
-    assert page.read_text().startswith("<!doctype html>") or page.read_text().startswith("<!DOCTYPE html>")
+    assert all(
+        name in text.lower().replace(" ", "-") for name in ("gap", "margin", "binomial-tail")
+    )
+    assert page.read_text().startswith("<!doctype html>") or page.read_text().startswith(
+        "<!DOCTYPE html>"
+    )
     data = json.loads(out(capsys, "examine", f"{user_file}:make_subject", "--json"))
     assert data["verdict"]
 
 
-def test_saved_report_becomes_a_page(user_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saved_report_becomes_a_page(
+    user_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     saved, page = tmp_path / "report.json", tmp_path / "page.html"
     out(capsys, "examine", f"{user_file}:make_subject", "--report", str(saved), "-q")
     out(capsys, "report", str(saved), "-o", str(page))
     assert "mine" in page.read_text()
 
 
-def test_train_with_remedies_saves_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    common = ("train", "-q", "--remedy", "dropout:rate=0.2", "--remedy", "weight-decay:decay=0.01", "--json")
+def test_train_with_remedies_saves_and_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = (
+        "train",
+        "-q",
+        "--remedy",
+        "dropout:rate=0.2",
+        "--remedy",
+        "weight-decay:decay=0.01",
+        "--json",
+    )
     whole = json.loads(out(capsys, *common, "--epochs", "3", "--save", str(tmp_path / "whole.pt")))
     for epochs in ("1", "3"):
-        words = ("--epochs", epochs, "--checkpoint", str(tmp_path / "run.pt"), "--save", str(tmp_path / "part.pt"))
+        words = (
+            "--epochs",
+            epochs,
+            "--checkpoint",
+            str(tmp_path / "run.pt"),
+            "--save",
+            str(tmp_path / "part.pt"),
+        )
         parts = json.loads(out(capsys, *common, *words))
-    first, second = (torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in ("whole", "part"))
+    first, second = (
+        torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in ("whole", "part")
+    )
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert whole["verdict"] == parts["verdict"]
 
@@ -197,7 +243,11 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     done = subprocess.run(
-        f"{sys.executable} -m mindgap explain margin | head -1", shell=True, capture_output=True, text=True, check=True
+        f"{sys.executable} -m mindgap explain margin | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert re.match(r"margin ", done.stdout)
     assert done.stderr == ""
@@ -208,20 +258,34 @@ def test_remedies_are_read_with_numbers_and_flags() -> None:
     from mindgap.remedies import WeightDecay
 
     assert parse_remedy("weight-decay") == WeightDecay()
-    assert parse_remedy("weight-decay:decay=0.3,decoupled=false") == WeightDecay(decay=0.3, decoupled=False)
+    assert parse_remedy("weight-decay:decay=0.3,decoupled=false") == WeightDecay(
+        decay=0.3, decoupled=False
+    )
     assert parse_remedy("weight_decay: decay = 0.3, decoupled = True") == WeightDecay(decay=0.3)
 
 
-def test_measures_take_settings_as_remedies_do(user_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wanted = ["--measure", "margin:quantile=0.5", "--measure", "pacgen:curvature=gauss-newton,draws=1"]
+def test_measures_take_settings_as_remedies_do(
+    user_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = [
+        "--measure",
+        "margin:quantile=0.5",
+        "--measure",
+        "pacgen:curvature=gauss-newton,draws=1",
+    ]
     report = json.loads(out(capsys, "examine", f"{user_file}:make_subject", "--json", *wanted))
-    found = {card["result"]["name"]: card["result"]["provenance"]["parameters"] for card in report["cards"]}
+    found = {
+        card["result"]["name"]: card["result"]["provenance"]["parameters"]
+        for card in report["cards"]
+    }
     assert found["margin"]["quantile"] == 0.5
     assert found["pacgen"]["curvature"] == "gauss-newton"
     assert found["pacgen"]["draws"] == 1
 
 
-def test_a_measure_with_a_broken_setting_is_one_sentence(user_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_measure_with_a_broken_setting_is_one_sentence(
+    user_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["examine", f"{user_file}:make_subject", "--measure", "pacgen:curvature"]) == 2
     text = capsys.readouterr().err
     assert "A measure must look like name:field=value, got 'pacgen:curvature'" in text

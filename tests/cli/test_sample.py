@@ -54,7 +54,9 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(USER)
     sim = tmp_path / "sim"
-    sim.write_text('#!/bin/sh\necho "$1 $2" >> log\nawk "BEGIN { printf \\"%.17g %.17g\\\\n\\", $1, $1 + $2 }"\n')
+    sim.write_text(
+        '#!/bin/sh\necho "$1 $2" >> log\nawk "BEGIN { printf \\"%.17g %.17g\\\\n\\", $1, $1 + $2 }"\n'
+    )
     sim.chmod(0o755)
     return "mine.py"
 
@@ -77,31 +79,72 @@ SQUARE = ("--low", "0,0", "--high", "1,1")
 
 
 def test_a_function(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = (f"{mine}:f", *LINE, "--initial", "8", "--new", "8", "-o", "points.csv", "--report", "points.html", "-q")
+    words = (
+        f"{mine}:f",
+        *LINE,
+        "--initial",
+        "8",
+        "--new",
+        "8",
+        "-o",
+        "points.csv",
+        "--report",
+        "points.html",
+        "-q",
+    )
     assert "16 points known: 8 of the start, 8 new" in run(capsys, *words)
     rows = read("points.csv")
     assert list(rows[0]) == ["number", "x0", "y0", "why", "interest", "error"]
     assert [row["why"] for row in rows] == ["start"] * 8 + ["interest"] * 8
     np.testing.assert_allclose(
-        [float(row["y0"]) for row in rows], [np.tanh(9 * float(row["x0"])) for row in rows], rtol=1e-12
+        [float(row["y0"]) for row in rows],
+        [np.tanh(9 * float(row["x0"])) for row in rows],
+        rtol=1e-12,
     )
     assert "mine.py:f" in Path("points.html").read_text()
 
 
-def test_without_output_the_table_is_printed_and_json_is_whole(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_output_the_table_is_printed_and_json_is_whole(
+    mine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = (f"{mine}:two", "--low", "-1,-2", "--high", "1,2", "--initial", "4", "--new", "2", "-q")
     rows = table(run(capsys, *words, "--names", "heat,cold", "--outputs", "a,b"))
     assert list(rows[0]) == ["number", "heat", "cold", "a", "b", "why", "interest", "error"]
     facts = json.loads(run(capsys, *words, "--json"))
     assert (facts["known"], facts["start"], facts["new"], facts["failed"]) == (6, 4, 2, [])
-    assert [row["x"] for row in facts["points"]] == [[float(row["heat"]), float(row["cold"])] for row in rows]
+    assert [row["x"] for row in facts["points"]] == [
+        [float(row["heat"]), float(row["cold"])] for row in rows
+    ]
     assert facts["settings"]["domain"] == {"kind": "box", "low": [-1.0, -2.0], "high": [1.0, 2.0]}
 
 
 def test_a_torch_function_equals_the_sampler(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--density", "mixture", "--components", "2", "--epsilon", "0.01", "--order", "1", "--temper", "1")
+    words = (
+        "--density",
+        "mixture",
+        "--components",
+        "2",
+        "--epsilon",
+        "0.01",
+        "--order",
+        "1",
+        "--temper",
+        "1",
+    )
     text = run(
-        capsys, f"{mine}:rows", "--torch", *LINE, "--initial", "8", "--new", "6", *words, "--cap", "1", "--seed", "3"
+        capsys,
+        f"{mine}:rows",
+        "--torch",
+        *LINE,
+        "--initial",
+        "8",
+        "--new",
+        "6",
+        *words,
+        "--cap",
+        "1",
+        "--seed",
+        "3",
     )
     from mindgap.sampling import Draw, Interest
 
@@ -114,20 +157,49 @@ def test_a_torch_function_equals_the_sampler(mine: str, capsys: pytest.CaptureFi
         density=Draw(density="mixture", components=2, temper=1, cap=1),
     ).run(6)
     assert [float(row["x0"]) for row in table(text)] == whole.points[:, 0].tolist()
-    rows = table(run(capsys, f"{mine}:rows", "--torch", "--simplex", "2", "--initial", "8", "--new", "5", "-q"))
+    rows = table(
+        run(
+            capsys,
+            f"{mine}:rows",
+            "--torch",
+            "--simplex",
+            "2",
+            "--initial",
+            "8",
+            "--new",
+            "5",
+            "-q",
+        )
+    )
     assert all(float(row["x0"]) + float(row["x1"]) <= 1 for row in rows)
 
 
-def test_interest_that_calls_a_function_of_one_point(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = (f"{mine}:f", *LINE, "--initial", "16", "--new", "16", "--interest", "differences", "-q")
+def test_interest_that_calls_a_function_of_one_point(
+    mine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        f"{mine}:f",
+        *LINE,
+        "--initial",
+        "16",
+        "--new",
+        "16",
+        "--interest",
+        "differences",
+        "-q",
+    )
     rows = table(run(capsys, *words))
     new = [abs(float(row["x0"])) for row in rows if row["why"] == "interest"]
     assert len(new) == 16
     assert np.mean(new) < 0.35  # 0.5 by chance
 
 
-def test_failures_are_told_and_do_not_stop_the_rest(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = run(capsys, f"{mine}:picky", *LINE, "--initial", "8", "--new", "4", "-o", "points.csv", "-q")
+def test_failures_are_told_and_do_not_stop_the_rest(
+    mine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = run(
+        capsys, f"{mine}:picky", *LINE, "--initial", "8", "--new", "4", "-o", "points.csv", "-q"
+    )
     rows = read("points.csv")
     bad = [row for row in rows if float(row["x0"]) > 0.5]
     assert bad
@@ -136,18 +208,48 @@ def test_failures_are_told_and_do_not_stop_the_rest(mine: str, capsys: pytest.Ca
     run(capsys, f"{mine}:never", *LINE, "--initial", "2", "--new", "0", "-q", code=1)
 
 
-PROGRAM = ("--command", "./sim {0} {1}", *SQUARE, "--initial", "6", "--new", "6", "--rounds", "3", "-q")
+PROGRAM = (
+    "--command",
+    "./sim {0} {1}",
+    *SQUARE,
+    "--initial",
+    "6",
+    "--new",
+    "6",
+    "--rounds",
+    "3",
+    "-q",
+)
 
 
-def test_a_program_with_a_session_goes_on_and_may_be_extended(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_with_a_session_goes_on_and_may_be_extended(
+    mine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(
-        capsys, *PROGRAM, "--session", "run.jsonl", "-o", "a.csv", "--workers", "2", "--timeout", "60", "--retries", "1"
+        capsys,
+        *PROGRAM,
+        "--session",
+        "run.jsonl",
+        "-o",
+        "a.csv",
+        "--workers",
+        "2",
+        "--timeout",
+        "60",
+        "--retries",
+        "1",
     )
     assert len(Path("log").read_text().splitlines()) == 12
     run(capsys, *PROGRAM, "--session", "run.jsonl", "-o", "b.csv")
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
     assert len(Path("log").read_text().splitlines()) == 12
-    short = ("--command", "./sim {0} {1}", "--session", "run.jsonl", "-q")  # the rest is read from the session
+    short = (
+        "--command",
+        "./sim {0} {1}",
+        "--session",
+        "run.jsonl",
+        "-q",
+    )  # the rest is read from the session
     run(capsys, *short, "--new", "8", "-o", "c.csv")
     assert len(read("c.csv")) == 14
     assert Path("c.csv").read_text().startswith("number,x0,x1,y0,y1,")
@@ -172,9 +274,13 @@ def test_a_killed_command_goes_on(mine: str, tmp_path: Path) -> None:
         "s.jsonl",
     ]
     log = tmp_path / "log"
-    process = subprocess.Popen([*command, "-o", "p.csv"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*command, "-o", "p.csv"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 60
-    while (not log.exists() or len(log.read_text().splitlines()) < 5) and time.monotonic() < deadline:
+    while (
+        not log.exists() or len(log.read_text().splitlines()) < 5
+    ) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.kill()
     process.wait()
@@ -185,13 +291,20 @@ def test_a_killed_command_goes_on(mine: str, tmp_path: Path) -> None:
 
 
 def test_interrupt_writes_what_is_done(mine: str, tmp_path: Path) -> None:
-    (tmp_path / "sim").write_text("#!/bin/sh\necho 1 >> log; [ $(wc -l < log) -lt 4 ] || sleep 100; echo 1\n")
+    (tmp_path / "sim").write_text(
+        "#!/bin/sh\necho 1 >> log; [ $(wc -l < log) -lt 4 ] || sleep 100; echo 1\n"
+    )
     words = ["--command", "./sim {x}", *SQUARE, "--workers", "1", "-q", "-o", "p.csv"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "mindgap", "sample", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "mindgap", "sample", *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 60
-    while (not Path("log").exists() or len(Path("log").read_text().split()) < 4) and time.monotonic() < deadline:
+    while (
+        not Path("log").exists() or len(Path("log").read_text().split()) < 4
+    ) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
@@ -212,11 +325,26 @@ def values_of(path: str, target: str, **extra: str) -> None:
         writer = csv.DictWriter(file, ["number", "y0", *extra])
         writer.writeheader()
         for row in rows:
-            writer.writerow({"number": row["number"], "y0": repr(float(row["x0"]) + float(row["x1"])), **extra})
+            writer.writerow(
+                {"number": row["number"], "y0": repr(float(row["x0"]) + float(row["x1"])), **extra}
+            )
 
 
 def test_ask_and_tell_equal_one_run(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "--session", "s.jsonl", *SQUARE, "--initial", "6", "--seed", "4", "--ask", "6", "-o", "ask.csv")
+    run(
+        capsys,
+        "--session",
+        "s.jsonl",
+        *SQUARE,
+        "--initial",
+        "6",
+        "--seed",
+        "4",
+        "--ask",
+        "6",
+        "-o",
+        "ask.csv",
+    )
     assert list(read("ask.csv")[0]) == ["number", "x0", "x1"]
     values_of("ask.csv", "done.csv")
     run(capsys, "--session", "s.jsonl", "--tell", "done.csv")
@@ -228,15 +356,21 @@ def test_ask_and_tell_equal_one_run(mine: str, capsys: pytest.CaptureFixture[str
     assert read("pending.csv") == rows
     values_of("pending.csv", "more.csv")
     run(capsys, "--session", "s.jsonl", "--tell", "more.csv", "-o", "points.csv")
-    whole = TaylorSampler(lambda x: x.sum(1), Box([0, 0], [1, 1]), initial=6, seed=4, interest="neighbors").run(5)
+    whole = TaylorSampler(
+        lambda x: x.sum(1), Box([0, 0], [1, 1]), initial=6, seed=4, interest="neighbors"
+    ).run(5)
     found = read("points.csv")
     assert [[float(row["x0"]), float(row["x1"])] for row in found] == whole.points.tolist()
     assert [float(row["y0"]) for row in found] == whole.values[:, 0].tolist()
 
 
-def test_tell_takes_failures_and_leaves_out_what_is_to_come(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tell_takes_failures_and_leaves_out_what_is_to_come(
+    mine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(capsys, "--session", "s.jsonl", *LINE, "--initial", "4", "--ask", "4", "--names", "heat")
-    Path("done.csv").write_text("number,heat,y0,error\n0,,1.5,\n1,,,the oven broke\n\n2,,,\n3,,nan,\n")
+    Path("done.csv").write_text(
+        "number,heat,y0,error\n0,,1.5,\n1,,,the oven broke\n\n2,,,\n3,,nan,\n"
+    )
     assert main(["sample", "--session", "s.jsonl", "--tell", "done.csv", "--names", "heat"]) == 0
     out, err = capsys.readouterr()
     assert out == ""
@@ -247,15 +381,21 @@ def test_tell_takes_failures_and_leaves_out_what_is_to_come(mine: str, capsys: p
         {"number": 3, "reason": "the value is not finite"},
     ]
     Path("done.csv").write_text("number,y0,error\n0,1.5,\n1,,the oven broke\n2,7,\n3,nan,\n")
-    rows = table(run(capsys, "--session", "s.jsonl", "--tell", "done.csv", "--ask", "2"))  # both at once
+    rows = table(
+        run(capsys, "--session", "s.jsonl", "--tell", "done.csv", "--ask", "2")
+    )  # both at once
     assert [row["number"] for row in rows] == ["4", "5"]
     assert json.loads(run(capsys, "--session", "s.jsonl", "--json"))["known"] == 2
 
 
-def test_known_evaluations_give_the_next_points(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_known_evaluations_give_the_next_points(
+    mine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     random = np.random.default_rng(0)
     points = random.random((100, 2))
-    lines = [f"{a!r},run {k},{b!r},{np.tanh(30 * (a - 0.3))}" for k, (a, b) in enumerate(points.tolist())]
+    lines = [
+        f"{a!r},run {k},{b!r},{np.tanh(30 * (a - 0.3))}" for k, (a, b) in enumerate(points.tolist())
+    ]
     Path("mine.csv").write_text("heat,note,cold,energy\n" + "\n".join(lines) + "\n")
     words = ("--data", "mine.csv", "--names", "heat,cold", "--outputs", "energy")
     rows = table(run(capsys, *words, "--ask", "60", "--seed", "1"))
@@ -270,7 +410,9 @@ def test_known_evaluations_give_the_next_points(mine: str, capsys: pytest.Captur
     assert (facts["given"], facts["pending"]) == (100, 4)
 
 
-def test_points_that_were_written_can_be_read_again(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_points_that_were_written_can_be_read_again(
+    mine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(capsys, f"{mine}:picky", *LINE, "--initial", "12", "--new", "4", "-o", "points.csv", "-q")
     known = [row for row in read("points.csv") if row["y0"]]
     run(capsys, "--data", "points.csv", *LINE, "--session", "s.jsonl", "--ask", "1")
@@ -281,12 +423,16 @@ def test_points_that_were_written_can_be_read_again(mine: str, capsys: pytest.Ca
 
 
 def test_the_job_from_python(mine: str, tmp_path: Path) -> None:
-    done = sample(lambda point: point**2, Box(0, 1), initial=4, new=3, rounds=2, executor=SerialExecutor())
+    done = sample(
+        lambda point: point**2, Box(0, 1), initial=4, new=3, rounds=2, executor=SerialExecutor()
+    )
     assert done.values.tolist() == done.points.square().tolist()
     assert done.new.tolist() == [False] * 4 + [True] * 3
     assert str(done) == "7 points known: 4 of the start, 3 new"
     assert len(read(str(done.save(tmp_path / "p.csv")))) == 7
-    more = sample(abs, known=([[0.0], [0.5], [1.0]], [0.0, 0.5, 1.0]), new=2, executor=SerialExecutor())
+    more = sample(
+        abs, known=([[0.0], [0.5], [1.0]], [0.0, 0.5, 1.0]), new=2, executor=SerialExecutor()
+    )
     assert str(more) == "5 points known: 3 given, 2 new"
 
 
@@ -304,7 +450,10 @@ BAD: dict[str, tuple[str, str]] = {
     "no file": ("other.py:f --low 0 --high 1", "existing file"),
     "no function": ("mine.py:g --low 0 --high 1", "Known:"),
     "no callable": ("mine.py:number --low 0 --high 1", "got int"),
-    "unknown interest": ("mine.py:f --low 0 --high 1 --interest neighbours", "Did you mean 'neighbors'"),
+    "unknown interest": (
+        "mine.py:f --low 0 --high 1 --interest neighbours",
+        "Did you mean 'neighbors'",
+    ),
     "unknown start": ("mine.py:f --low 0 --high 1 --start sobel", "Did you mean 'sobol'"),
     "unknown density": ("mine.py:f --low 0 --high 1 --density gauss", "density must be"),
     "temper": ("mine.py:f --low 0 --high 1 --temper 7", "temper must be"),
@@ -314,7 +463,10 @@ BAD: dict[str, tuple[str, str]] = {
     "retries": ("mine.py:f --low 0 --high 1 --retries -1", "retries must be"),
     "workers": ("mine.py:f --low 0 --high 1 --workers 0", "workers must be"),
     "derivative of a point": ("mine.py:f --low 0 --high 1 --interest derivative", "torch function"),
-    "differences of a program": ("--command ./sim\\ {x} --low 0 --high 1 --interest differences", "Python function"),
+    "differences of a program": (
+        "--command ./sim\\ {x} --low 0 --high 1 --interest differences",
+        "Python function",
+    ),
     "no torch": ("mine.py:numpy_rows --torch --low 0 --high 1", "torch"),
     "torch alone": ("--torch --low 0 --high 1 --ask 2", "with a function"),
     "no program": ("--command ./nowhere\\ {0} --low 0 --high 1", "program that can be run"),
@@ -334,9 +486,15 @@ BAD: dict[str, tuple[str, str]] = {
     "data with a short row": ("--data short.csv --ask 1", "got 1 in line 2"),
     "data empty": ("--data empty.csv --ask 1", "empty file"),
     "data without rows": ("--data header.csv --ask 1", "got none"),
-    "data at one place": ("--data data.csv --ask 1 --session s.jsonl --low 0 --high 1 --neighbors 0.5", "invalid int"),
+    "data at one place": (
+        "--data data.csv --ask 1 --session s.jsonl --low 0 --high 1 --neighbors 0.5",
+        "invalid int",
+    ),
     "session of another kind": ("--session data.csv -o out.csv", "must be a sampling session"),
-    "session with other settings": ("--session run.jsonl --low 0 --high 2 --ask 1", "settings it began with"),
+    "session with other settings": (
+        "--session run.jsonl --low 0 --high 2 --ask 1",
+        "settings it began with",
+    ),
     "tell what was not asked": ("--session run.jsonl --tell far.csv", "number 9 of 2"),
     "tell of another point": ("--session run.jsonl --tell moved.csv", "as it was asked"),
     "tell twice": ("--session run.jsonl --tell twice.csv", "every point once"),
@@ -362,7 +520,9 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_sentence(case: str, mine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_sentence(
+    case: str, mine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     import shlex
 
     for name, text in FILES.items():
@@ -378,7 +538,11 @@ def test_bad_input_is_one_sentence(case: str, mine: str, capsys: pytest.CaptureF
     assert err.startswith("mindgap: ")
     assert err.count("\n") == 1, err
     assert expected in err
-    after = {path.name: path.read_bytes() for path in Path().iterdir() if path.is_file() and path.name in before}
+    after = {
+        path.name: path.read_bytes()
+        for path in Path().iterdir()
+        if path.is_file() and path.name in before
+    }
     assert after == before, "nothing of the user's is lost"
     assert not Path("out.csv").exists()
 
@@ -387,12 +551,23 @@ def test_help_names_every_way(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["sample", "--help"])
     text = capsys.readouterr().out
-    for word in ("--command", "--ask", "--tell", "--data", "--session", "--simplex", "mine.py:f", "{file}"):
+    for word in (
+        "--command",
+        "--ask",
+        "--tell",
+        "--data",
+        "--session",
+        "--simplex",
+        "mine.py:f",
+        "{file}",
+    ):
         assert word in text
 
 
 def test_help_is_light() -> None:
     code = "import sys; from mindgap.cli import main\ntry: main(['sample', '--help'])\nexcept SystemExit: pass\n"
     code += "print('torch' in sys.modules, 'numpy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
     assert done.stdout.splitlines()[-1] == "False False"

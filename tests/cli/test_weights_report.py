@@ -25,7 +25,18 @@ def page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Page:
     def run(*words: str, **arrays: Any) -> str:
         np.savez(tmp_path / "data.npz", **arrays)
         target = tmp_path / "page.html"
-        code = main(["weights", str(tmp_path / "data.npz"), "-q", "--k", "8", "--report", str(target), *words])
+        code = main(
+            [
+                "weights",
+                str(tmp_path / "data.npz"),
+                "-q",
+                "--k",
+                "8",
+                "--report",
+                str(target),
+                *words,
+            ]
+        )
         assert code == 0, capsys.readouterr().err
         return target.read_text(encoding="utf-8").replace(overview.library(), "")
 
@@ -33,7 +44,7 @@ def page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Page:
 
 
 @pytest.mark.parametrize("shape", [(60, 6, 8), (60, 1, 6, 8), (60, 3, 6, 8), (60, 6, 8, 3)])
-def test_pictures(page: Page, shape: tuple[int, ...]) -> None:
+def test_images(page: Page, shape: tuple[int, ...]) -> None:
     text = page(x=RANDOM.random(shape), y=LABELS)
     assert text.count('<img src="data:image/png') == 24
     assert 'class="inputs"' not in text
@@ -57,16 +68,18 @@ def test_texts_are_shown_and_harmless(page: Page) -> None:
 
 def test_names_of_features_and_classes(page: Page) -> None:
     names = np.array(["cat", "dog <b>", "owl"])[LABELS]
-    text = page(x=RANDOM.random((60, 3)), y=names, feature_names=np.array(["width", "height", "<i>depth"]))
+    text = page(
+        x=RANDOM.random((60, 3)), y=names, feature_names=np.array(["width", "height", "<i>depth"])
+    )
     for words in ("width", "&lt;i&gt;depth", "dog &lt;b&gt;", "owl\u00a0("):
         assert words in text
     assert "<i>depth" not in text
 
 
 def test_features_are_searched_and_x_is_shown(page: Page, tmp_path: Path) -> None:
-    features, pictures = RANDOM.random((60, 5)), RANDOM.random((60, 6, 6))
+    features, images = RANDOM.random((60, 5)), RANDOM.random((60, 6, 6))
     target = str(tmp_path / "weights.npy")
-    text = page("-o", target, inputs=pictures, features=features, y=LABELS)
+    text = page("-o", target, inputs=images, features=features, y=LABELS)
     assert "features, by euclidean distance" in text
     assert text.count('<img src="data:image/png') == 24
     near = np.argsort(((features[:, None] - features) ** 2).sum(2), axis=1)[:, :8]
@@ -101,12 +114,21 @@ def test_calm_labels_are_told(page: Page) -> None:
 
 
 def test_the_settings_and_the_control_are_told(page: Page) -> None:
-    text = page("--normalize", "--max-weight", "12", "--noise", "cap", x=RANDOM.random((60, 3)), y=LABELS)
-    for words in ("12 where labels vary most; then divided", "kept at weight 1", "permuted.npy", "also the mark of a"):
+    text = page(
+        "--normalize", "--max-weight", "12", "--noise", "cap", x=RANDOM.random((60, 3)), y=LABELS
+    )
+    for words in (
+        "12 where labels vary most; then divided",
+        "kept at weight 1",
+        "permuted.npy",
+        "also the mark of a",
+    ):
         assert words in text
 
 
-def test_the_terminal_says_what_it_said_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_says_what_it_said_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.savez(tmp_path / "data.npz", x=RANDOM.random((60, 3)), y=LABELS)
     words = ["weights", str(tmp_path / "data.npz"), "-q", "--k", "5"]
     assert main(words) == 0
@@ -122,7 +144,11 @@ BAD = {
     "no samples": {"x": np.zeros((0, 3)), "y": np.zeros(0)},
     "no features": {"x": np.zeros((60, 0)), "y": LABELS},
     "other lengths": {"x": np.zeros((59, 3)), "y": LABELS},
-    "features of another length": {"x": np.zeros((60, 3)), "features": np.zeros((7, 3)), "y": LABELS},
+    "features of another length": {
+        "x": np.zeros((60, 3)),
+        "features": np.zeros((7, 3)),
+        "y": LABELS,
+    },
     "texts of another length": {"x": np.zeros((60, 3)), "y": LABELS, "texts": np.array(["a"])},
     "texts of numbers": {"x": np.zeros((60, 3)), "y": LABELS, "texts": np.zeros(60)},
     "too few names": {"x": np.zeros((60, 3)), "y": LABELS, "feature_names": np.array(["a"])},
@@ -133,10 +159,15 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_arrays_are_one_sentence(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arrays_are_one_sentence(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.savez(tmp_path / "data.npz", **BAD[name])
     target = tmp_path / "page.html"
-    assert main(["weights", str(tmp_path / "data.npz"), "-q", "--k", "8", "--report", str(target)]) == 2
+    assert (
+        main(["weights", str(tmp_path / "data.npz"), "-q", "--k", "8", "--report", str(target)])
+        == 2
+    )
     message = capsys.readouterr().err
     assert message.startswith("mindgap: ")
     assert len(message.splitlines()) == 1
@@ -144,7 +175,9 @@ def test_bad_arrays_are_one_sentence(name: str, tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize("target", ["page.pdf", "nowhere/page.html", "."])
-def test_bad_paths_are_told_first(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_paths_are_told_first(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.savez(tmp_path / "data.npz", x=RANDOM.random((60, 3)), y=LABELS)
     assert main(["weights", str(tmp_path / "data.npz"), "--report", str(tmp_path / target)]) == 2
     assert capsys.readouterr().out == ""

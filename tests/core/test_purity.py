@@ -13,7 +13,7 @@ from torch import nn
 from mindgap.core.purity import evaluating, preserved, seeded
 
 
-def vandalise(model: nn.Module) -> None:
+def vandalize(model: nn.Module) -> None:
     """Changes everything that can be changed."""
     model.train(not model.training)
     linear_layers(model)[0].eval()
@@ -34,8 +34,14 @@ def state(model: nn.Module) -> list[object]:
     return [
         {name: value.clone() for name, value in model.state_dict().items()},
         [id(p) for p in model.parameters()],
-        [(p.requires_grad, None if p.grad is None else (id(p.grad), p.grad.sum().item())) for p in model.parameters()],
-        [(name, m.training, len(m._forward_hooks), len(m._forward_pre_hooks)) for name, m in model.named_modules()],
+        [
+            (p.requires_grad, None if p.grad is None else (id(p.grad), p.grad.sum().item()))
+            for p in model.parameters()
+        ],
+        [
+            (name, m.training, len(m._forward_hooks), len(m._forward_pre_hooks))
+            for name, m in model.named_modules()
+        ],
         (torch.get_rng_state().sum().item(), random.getstate(), str(np.random.get_state())),
     ]
 
@@ -55,7 +61,7 @@ def test_everything_comes_back(raises: bool, with_gradient: bool) -> None:
         model(torch.randn(2, 1, 6, 6)).sum().backward()
     before = state(model)
     with pytest.raises(ZeroDivisionError) if raises else preserved(model), preserved(model):
-        vandalise(model)
+        vandalize(model)
         assert not equal(before, state(model))
         if raises:
             raise ZeroDivisionError

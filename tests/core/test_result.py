@@ -16,7 +16,9 @@ numbers = st.floats(allow_nan=False)
 
 
 @given(numbers, numbers, st.dictionaries(st.text(), numbers), st.none() | st.booleans())
-def test_json_both_ways(value: float, low: float, terms: dict[str, float], valid: bool | None) -> None:
+def test_json_both_ways(
+    value: float, low: float, terms: dict[str, float], valid: bool | None
+) -> None:
     result = Result(
         name="x",
         family="measure",

@@ -1,4 +1,4 @@
-"""Specs name, register and check themselves; the registry finds them and advises on misspelt names."""
+"""Specs name, register and check themselves; the registry finds them and advises on misspelled names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindgap.core.errors import InputError, MissingExtraError, UnknownNameError, require, unknown_name
+from mindgap.core.errors import (
+    InputError,
+    MissingExtraError,
+    UnknownNameError,
+    require,
+    unknown_name,
+)
 from mindgap.core.measure import Measure
 from mindgap.core.references import bibliography, parse, reference
 from mindgap.core.registry import catalog, find
@@ -33,7 +39,9 @@ def test_a_spec_is_abstract_or_final_never_both(clean_registry) -> None:
 
 def test_two_specs_may_not_share_a_name(clean_registry) -> None:
     with pytest.raises(TypeError, match="Two measures are called 'margin'"):
-        type("Margin", (Measure,), {"__module__": "elsewhere", "compute": lambda self, subject: 0.0})
+        type(
+            "Margin", (Measure,), {"__module__": "elsewhere", "compute": lambda self, subject: 0.0}
+        )
 
 
 def test_names_are_kebab_case() -> None:
@@ -53,7 +61,9 @@ def test_find_takes_any_spelling_and_advises() -> None:
 
 def test_fields_are_checked_with_one_sentence() -> None:
     for bad in (0.0, 1.5, float("nan"), -1):
-        with pytest.raises(InputError, match="quantile must be a number above 0 and at most 1, got"):
+        with pytest.raises(
+            InputError, match="quantile must be a number above 0 and at most 1, got"
+        ):
             Margin(quantile=bad)
 
 

@@ -20,7 +20,9 @@ random = np.random.default_rng(0)
 @given(st.floats(0.05, 400), st.floats(0.05, 400), st.floats(0, 1))
 @settings(deadline=None, max_examples=200)
 def test_regularized_beta(a: float, b: float, x: float) -> None:
-    assert ours.regularized_beta(a, b, x) == pytest.approx(special.betainc(a, b, x), rel=1e-9, abs=1e-13)
+    assert ours.regularized_beta(a, b, x) == pytest.approx(
+        special.betainc(a, b, x), rel=1e-9, abs=1e-13
+    )
 
 
 @given(st.integers(0, 5000), st.integers(1, 5000), st.floats(1e-6, 0.9))
@@ -72,14 +74,20 @@ def test_paired_against_scipy() -> None:
     found = mine.paired(first, second)
     assert found.p_value == pytest.approx(stats.ttest_rel(first, second).pvalue, rel=1e-9)
     exact = stats.permutation_test(
-        (first - second,), lambda d, axis: d.mean(axis), permutation_type="samples", n_resamples=np.inf
+        (first - second,),
+        lambda d, axis: d.mean(axis),
+        permutation_type="samples",
+        n_resamples=np.inf,
     )
     assert found.permutation_p_value == pytest.approx(exact.pvalue, rel=1e-9)
     assert found.difference == pytest.approx((first - second).mean())
 
 
 def test_paired_keeps_its_level_and_finds_an_effect() -> None:
-    null = [mine.paired(random.normal(size=20), random.normal(size=20)).p_value < 0.05 for _ in range(600)]
+    null = [
+        mine.paired(random.normal(size=20), random.normal(size=20)).p_value < 0.05
+        for _ in range(600)
+    ]
     assert 0.02 < np.mean(null) < 0.085
     effect = random.normal(size=30)
     assert mine.paired(effect + 1 + 0.1 * random.normal(size=30), effect).permutation_p_value < 1e-3

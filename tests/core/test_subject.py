@@ -56,7 +56,9 @@ def test_every_way_to_hold_data_gives_the_same_losses(way: str) -> None:
 def test_passes_equal_one_sample_at_a_time(case: str) -> None:
     subject = CASES[case](torch.float64)
     for which in ("train", "test"):
-        assert np.allclose(subject.outputs(which).numpy(), reference_outputs(subject, which), atol=1e-12)
+        assert np.allclose(
+            subject.outputs(which).numpy(), reference_outputs(subject, which), atol=1e-12
+        )
         assert np.allclose(subject.losses(which).numpy(), sample_losses(subject, which), atol=1e-12)
         assert np.allclose(subject.errors(which).numpy(), sample_errors(subject, which), atol=1e-12)
 
@@ -114,7 +116,9 @@ def change_state(model: nn.Linear) -> None:
     model.load_state_dict(nn.Linear(4, 3).state_dict())
 
 
-@pytest.mark.parametrize("change", [change_in_place, change_data, change_step, change_parameter, change_state])
+@pytest.mark.parametrize(
+    "change", [change_in_place, change_data, change_step, change_parameter, change_state]
+)
 def test_cached_passes_notice_a_changed_model(change) -> None:
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
@@ -138,7 +142,9 @@ def test_a_changed_buffer_is_noticed() -> None:
 def test_gradient_equals_autograd() -> None:
     subject = mlp_classes(torch.float64)
     gradient = subject.gradient()
-    subject.loss(subject.forward(subject.train.take(torch.arange(48)).inputs), subject.targets()).mean().backward()
+    subject.loss(
+        subject.forward(subject.train.take(torch.arange(48)).inputs), subject.targets()
+    ).mean().backward()
     for name, parameter in subject.model.named_parameters():
         assert torch.allclose(gradient[name], parameter.grad, atol=1e-12)
 
@@ -158,7 +164,11 @@ def test_outputs_with_logits_attribute_or_tuple() -> None:
 
         def forward(self, inputs):
             logits = self.line(inputs)
-            return (logits, "cache") if self.kind == "tuple" else type("Output", (), {"logits": logits})()
+            return (
+                (logits, "cache")
+                if self.kind == "tuple"
+                else type("Output", (), {"logits": logits})()
+            )
 
     for kind in ("tuple", "object"):
         subject = Subject(Wrapped(kind), "cross_entropy", (x, y))

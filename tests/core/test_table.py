@@ -1,4 +1,4 @@
-"""The pictures of a table in Markdown."""
+"""The images of a table in Markdown."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ ADDRESS = "data:image/png;base64,AAAA"
 
 
 def table(caption: str) -> Table:
-    gallery = {"kind": "gallery", "title": "Heaviest", "pictures": [{"address": ADDRESS, "caption": caption}]}
-    return Table(title="t", columns=("a",), rows=((1,),), notes=("n",), charts=({"kind": "bar"}, gallery))
+    gallery = {
+        "kind": "gallery",
+        "title": "Heaviest",
+        "images": [{"address": ADDRESS, "caption": caption}],
+    }
+    return Table(
+        title="t", columns=("a",), rows=((1,),), notes=("n",), charts=({"kind": "bar"}, gallery)
+    )
 
 
 def test_a_gallery_stands_below_the_notes() -> None:

@@ -40,7 +40,9 @@ class Host:
 
     url: str = ""
     files: dict = field(default_factory=dict)
-    cut: list = field(default_factory=list)  # for each coming answer: after how many bytes the connection breaks
+    cut: list = field(
+        default_factory=list
+    )  # for each coming answer: after how many bytes the connection breaks
     ranges: bool = True
     asked: list = field(default_factory=list)
 

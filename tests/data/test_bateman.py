@@ -23,7 +23,9 @@ def euler(rows: Tensor, production: list[float], reaction: list[list[float]], st
     return state
 
 
-@pytest.mark.parametrize(("production", "reaction", "speed"), [(1.0, -1.0, 1.0), (0.45, -1.2, 0.7), (-0.5, -0.8, 2.0)])
+@pytest.mark.parametrize(
+    ("production", "reaction", "speed"), [(1.0, -1.0, 1.0), (0.45, -1.2, 0.7), (-0.5, -0.8, 2.0)]
+)
 def test_closed_form_equals_solver(production: float, reaction: float, speed: float) -> None:
     rows = points(200, 1)
     expected = bateman(rows, production=production, reaction=reaction, speed=speed)
@@ -34,7 +36,10 @@ def test_closed_form_equals_solver(production: float, reaction: float, speed: fl
 def test_euler_comes_near_at_first_order() -> None:
     rows = points(50, 1)
     exact = bateman(rows)
-    errors = [float((euler(rows, [1.0], [[-1.0]], steps) - exact).abs().max()) for steps in (2000, 4000, 8000)]
+    errors = [
+        float((euler(rows, [1.0], [[-1.0]], steps) - exact).abs().max())
+        for steps in (2000, 4000, 8000)
+    ]
     assert errors[-1] < 3e-3
     assert errors[0] / errors[1] == pytest.approx(2, abs=0.1)
     assert errors[1] / errors[2] == pytest.approx(2, abs=0.1)
@@ -45,7 +50,9 @@ def test_solver_of_three_species_equals_a_fine_euler_scheme() -> None:
     rows = points(20, 3)
     found = bateman_system(rows, production, reaction)
     coarse, fine = (euler(rows, production, reaction, steps) for steps in (4000, 8000))
-    torch.testing.assert_close(found, 2 * fine - coarse, rtol=1e-4, atol=1e-5)  # without the error of first order
+    torch.testing.assert_close(
+        found, 2 * fine - coarse, rtol=1e-4, atol=1e-5
+    )  # without the error of first order
 
 
 def test_equal_species_are_one() -> None:
@@ -54,7 +61,9 @@ def test_equal_species_are_one() -> None:
     found = bateman_system(rows, [0.8, 0.8], [[-0.9, 0.0], [0.0, -0.9]])
     merged = torch.stack([rows[:, 0], rows[:, 1] + rows[:, 2], rows[:, 3]], dim=1)
     joined = torch.stack([found[:, 0], found[:, 1] + found[:, 2]], dim=1)
-    torch.testing.assert_close(joined, bateman(merged, production=0.8, reaction=-0.9), rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(
+        joined, bateman(merged, production=0.8, reaction=-0.9), rtol=1e-7, atol=1e-8
+    )
 
 
 def test_what_is_lost_is_gained() -> None:

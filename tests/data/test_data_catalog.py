@@ -11,12 +11,16 @@ def test_every_name_loads_or_says_what_is_missing(name):
     if name in OFFLINE:
         assert data.load(name).name == name
     else:
-        with pytest.raises(DataUnavailableError, match=r"must be downloaded from https://.*by hand\.$"):
+        with pytest.raises(
+            DataUnavailableError, match=r"must be downloaded from https://.*by hand\.$"
+        ):
             data.load(name)
 
 
 def test_names_and_options_are_checked():
-    with pytest.raises(UnknownNameError, match=r"data set must be .* got 'cifar'\. Did you mean 'cifar10'"):
+    with pytest.raises(
+        UnknownNameError, match=r"data set must be .* got 'cifar'\. Did you mean 'cifar10'"
+    ):
         data.load("cifar")
     with pytest.raises(UnknownNameError, match=r"option of digits .* Did you mean 'seed'"):
         data.load("digits", sead=3)

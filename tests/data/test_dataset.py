@@ -14,9 +14,12 @@ def test_digits_are_scikit_learns():
     data, reference = digits(), load_digits()
     ours = torch.cat([data.inputs, data.test_inputs]).reshape(-1, 64) * 16
     rows = sorted(
-        (int(y), *x.int().tolist()) for x, y in zip(ours, torch.cat([data.targets, data.test_targets]), strict=True)
+        (int(y), *x.int().tolist())
+        for x, y in zip(ours, torch.cat([data.targets, data.test_targets]), strict=True)
     )
-    assert rows == sorted((int(y), *map(int, x)) for x, y in zip(reference.data, reference.target, strict=True))
+    assert rows == sorted(
+        (int(y), *map(int, x)) for x, y in zip(reference.data, reference.target, strict=True)
+    )
     assert float(data.inputs.max()) == 1
 
 
@@ -46,7 +49,10 @@ def test_subset_and_select():
     assert part.test_inputs is data.test_inputs
     assert torch.equal(part.inputs, data.subset(100, seed=1).inputs)
     assert len(data.select(data.targets == 3)) == int((data.targets == 3).sum())
-    with pytest.raises(InputError, match=r"size must be an integer from 1 to 1297 \(the number of training samples\)"):
+    with pytest.raises(
+        InputError,
+        match=r"size must be an integer from 1 to 1297 \(the number of training samples\)",
+    ):
         data.subset(1298)
 
 
@@ -73,7 +79,9 @@ def test_pickles():
 
 
 def test_bad_data_sets():
-    with pytest.raises(InputError, match=r"inputs and their targets must have the same length, got 4 and 3\."):
+    with pytest.raises(
+        InputError, match=r"inputs and their targets must have the same length, got 4 and 3\."
+    ):
         DataSet("x", torch.zeros(4, 2), torch.zeros(3))
     with pytest.raises(InputError, match="test_inputs and test_targets must come together"):
         DataSet("x", torch.zeros(4, 2), torch.zeros(4), test_inputs=torch.zeros(1, 2))

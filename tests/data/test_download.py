@@ -34,7 +34,10 @@ def test_does_not_ask_again(host, tmp_path):
 
 @pytest.mark.parametrize("method", ["sha256", "md5"])
 def test_wrong_checksum_is_said_and_the_file_thrown_away(host, tmp_path, method):
-    with pytest.raises(DataUnavailableError, match=f"must have the {method} checksum 00, got [0-9a-f]+, .* Try again"):
+    with pytest.raises(
+        DataUnavailableError,
+        match=f"must have the {method} checksum 00, got [0-9a-f]+, .* Try again",
+    ):
         download(remote(host, **{method: "00"}), tmp_path / "file.bin")
     assert not list(tmp_path.glob("file.bin")) + list(tmp_path.glob("*.part"))
 
@@ -48,7 +51,9 @@ def test_continues_within_one_call(host, tmp_path):
 def test_continues_in_a_later_call(host, tmp_path):
     target = tmp_path / "file.bin"
     host.cut = [1000, 0, 0]
-    with pytest.raises(DataUnavailableError, match=r"got a connection that closed early\. Connect to the internet"):
+    with pytest.raises(
+        DataUnavailableError, match=r"got a connection that closed early\. Connect to the internet"
+    ):
         download(remote(host, sha256=SHA), target)
     assert not target.exists()
     assert (tmp_path / "file.bin.part").stat().st_size == 1000
@@ -100,7 +105,9 @@ def test_offline_says_what_where_and_what_to_do(tmp_path):
     assert text.endswith(f"or place the file at {tmp_path / 'file.bin'} by hand.")
 
 
-@pytest.mark.parametrize("url", ["http://example.org/file", "ftp://127.0.0.1/file", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "url", ["http://example.org/file", "ftp://127.0.0.1/file", "file:///etc/passwd"]
+)
 def test_only_https(tmp_path, url):
     with pytest.raises(DataUnavailableError, match="must come over https"):
         download(Remote(url), tmp_path / "file")
@@ -113,7 +120,10 @@ def test_a_folder_that_cannot_be_made(host, tmp_path):
 
 
 def test_two_at_once_fetch_once(host, tmp_path):
-    threads = [threading.Thread(target=download, args=(remote(host), tmp_path / "file.bin")) for _ in range(4)]
+    threads = [
+        threading.Thread(target=download, args=(remote(host), tmp_path / "file.bin"))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

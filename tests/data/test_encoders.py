@@ -6,7 +6,12 @@ import sys
 import pytest
 import torch
 
-from mindgap.core.errors import DataUnavailableError, InputError, MissingExtraError, UnknownNameError
+from mindgap.core.errors import (
+    DataUnavailableError,
+    InputError,
+    MissingExtraError,
+    UnknownNameError,
+)
 from mindgap.data.text.encode import bag_of_words, encode
 from mindgap.data.text.encoder import Encoder
 from mindgap.data.text.folder import encoder_digest, encoder_folder
@@ -46,9 +51,17 @@ def save_bert(folder, seed=0, positions=32):
     folder.mkdir(parents=True, exist_ok=True)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     (folder / "vocab.txt").write_text("\n".join([*special, *WORDS]) + "\n")
-    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes = {
+        "hidden_size": 12,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     config = transformers.BertConfig(
-        vocab_size=len(special) + len(WORDS), max_position_embeddings=positions, initializer_range=0.5, **sizes
+        vocab_size=len(special) + len(WORDS),
+        max_position_embeddings=positions,
+        initializer_range=0.5,
+        **sizes,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -110,7 +123,9 @@ def test_long_texts_are_cut(bert):
     cut = encode([long], bert, length=8, cache=False)
     torch.testing.assert_close(cut[0], alone(bert, "cat dog cat dog cat dog"), rtol=1e-4, atol=1e-5)
     whole = encode([long], bert, length=10_000, cache=False)
-    torch.testing.assert_close(whole[0], alone(bert, " ".join(["cat dog"] * 15)), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        whole[0], alone(bert, " ".join(["cat dog"] * 15)), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_random_numbers_and_gradients_are_left_alone(bert):
@@ -231,7 +246,12 @@ class TestPlaces:
 
 @pytest.mark.parametrize(
     ("texts", "words"),
-    [("a cat", "got one string"), ([], "got none"), (["a", ("a", "b")], "a mixture"), ([("a", "b", "c")], "a mixture")],
+    [
+        ("a cat", "got one string"),
+        ([], "got none"),
+        (["a", ("a", "b")], "a mixture"),
+        ([("a", "b", "c")], "a mixture"),
+    ],
 )
 def test_bad_texts(texts, words):
     with pytest.raises(InputError, match=words):

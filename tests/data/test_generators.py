@@ -55,13 +55,19 @@ def test_bayes_error_by_quadrature(classes, separation, std):
     right = quad(lambda z: norm.pdf(z) * norm.cdf(z + shift) ** (classes - 1), -12, 12)[0]
     assert bayes_error(classes, separation, std) == pytest.approx(1 - right, abs=1e-9)
     if classes == 2:
-        assert bayes_error(2, separation, std) == pytest.approx(norm.cdf(-separation / (2 * std)), abs=1e-9)
+        assert bayes_error(2, separation, std) == pytest.approx(
+            norm.cdf(-separation / (2 * std)), abs=1e-9
+        )
 
 
 @pytest.mark.parametrize(("classes", "features"), [(2, 1), (2, 5), (4, 6)])
 def test_the_best_classifier_has_the_bayes_error(classes, features):
-    data = gaussian_mixture(size=100_000, classes=classes, features=features, separation=2.0, test_size=1)
-    means = torch.stack([data.inputs[data.targets == label].mean(dim=0) for label in range(classes)])
+    data = gaussian_mixture(
+        size=100_000, classes=classes, features=features, separation=2.0, test_size=1
+    )
+    means = torch.stack(
+        [data.inputs[data.targets == label].mean(dim=0) for label in range(classes)]
+    )
     distances = torch.cdist(means, means)[~torch.eye(classes, dtype=torch.bool)]
     assert torch.allclose(distances, torch.tensor(2.0), atol=0.05)
     error = float((torch.cdist(data.inputs, means).argmin(dim=1) != data.targets).double().mean())
@@ -92,7 +98,9 @@ def test_teacher_labels_are_noisy_by_exactly_the_asked_part():
 
 def test_teacher_classes_are_all_there():
     for seed in range(5):
-        counts = torch.bincount(teacher(size=3000, widths=(10, 20, 4), seed=seed).targets, minlength=4)
+        counts = torch.bincount(
+            teacher(size=3000, widths=(10, 20, 4), seed=seed).targets, minlength=4
+        )
         assert counts.min() > 150
 
 
@@ -108,12 +116,24 @@ def test_teacher_regression():
 def test_every_equation_once_and_right(operation):
     p = 7
     data = modular_arithmetic(p, operation, train_fraction=0.3)
-    tokens, answers = torch.cat([data.inputs, data.test_inputs]), torch.cat([data.targets, data.test_targets])
+    tokens, answers = (
+        torch.cat([data.inputs, data.test_inputs]),
+        torch.cat([data.targets, data.test_targets]),
+    )
     a, sign, b, equals = tokens.T
     assert (sign == p).all()
     assert (equals == p + 1).all()
-    assert len({(int(x), int(y)) for x, y in zip(a, b, strict=True)}) == len(tokens) == (42 if operation == "/" else 49)
-    right = {"+": (a + b - answers), "-": (a - b - answers), "*": (a * b - answers), "/": (answers * b - a)}
+    assert (
+        len({(int(x), int(y)) for x, y in zip(a, b, strict=True)})
+        == len(tokens)
+        == (42 if operation == "/" else 49)
+    )
+    right = {
+        "+": (a + b - answers),
+        "-": (a - b - answers),
+        "*": (a * b - answers),
+        "/": (answers * b - a),
+    }
     assert (right[operation] % p == 0).all()
     assert len(data) == round(0.3 * len(tokens))
     assert data.facts["vocabulary"] == p + 2
@@ -122,14 +142,32 @@ def test_every_equation_once_and_right(operation):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: two_moons(noise=-1.0), "noise must be a number of at least 0, got -1.0. Raise noise."),
-        (lambda: gaussian_mixture(std=0.0), "std must be a number of at least 1e-12, got 0.0. Raise std."),
-        (lambda: gaussian_mixture(classes=1), "classes must be an integer of at least 2, got 1. Raise classes."),
+        (
+            lambda: two_moons(noise=-1.0),
+            "noise must be a number of at least 0, got -1.0. Raise noise.",
+        ),
+        (
+            lambda: gaussian_mixture(std=0.0),
+            "std must be a number of at least 1e-12, got 0.0. Raise std.",
+        ),
+        (
+            lambda: gaussian_mixture(classes=1),
+            "classes must be an integer of at least 2, got 1. Raise classes.",
+        ),
         (lambda: teacher(widths=(3,)), "widths must hold at least two integers"),
-        (lambda: teacher(widths=(3, 1)), "widths[-1] must be an integer of at least 2, got 1. Raise widths[-1]."),
+        (
+            lambda: teacher(widths=(3, 1)),
+            "widths[-1] must be an integer of at least 2, got 1. Raise widths[-1].",
+        ),
         (lambda: teacher(noise=1.5), "noise must be a number from 0 to 1, got 1.5. Lower noise."),
-        (lambda: modular_arithmetic(8, "/"), "modulus must be prime for division, got 8. Pass for example 97."),
-        (lambda: modular_arithmetic(5, train_fraction=1.0), "train_fraction must leave at least one equation on each"),
+        (
+            lambda: modular_arithmetic(8, "/"),
+            "modulus must be prime for division, got 8. Pass for example 97.",
+        ),
+        (
+            lambda: modular_arithmetic(5, train_fraction=1.0),
+            "train_fraction must leave at least one equation on each",
+        ),
     ],
 )
 def test_bad_arguments(call, text):
@@ -138,7 +176,7 @@ def test_bad_arguments(call, text):
     assert str(caught.value).startswith(text)
 
 
-def test_misspelt_names():
+def test_misspelled_names():
     with pytest.raises(UnknownNameError, match="activation must be one of"):
         teacher(activation="rlu")
     with pytest.raises(UnknownNameError, match="operation must be one of"):

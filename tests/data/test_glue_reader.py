@@ -12,7 +12,8 @@ from mindgap.data.text.vocabulary import PADDING, SEPARATOR, UNKNOWN
 
 def rte_file(rows):
     lines = [
-        f'{i}\tA "quote number {i}.\tB\u2028 {i}?\t{("not_" if i % 3 else "") + "entailment"}' for i in range(rows)
+        f'{i}\tA "quote number {i}.\tB\u2028 {i}?\t{("not_" if i % 3 else "") + "entailment"}'
+        for i in range(rows)
     ]
     return "\n".join(["index\tsentence1\tsentence2\tlabel", *lines, ""]).encode()
 
@@ -69,7 +70,10 @@ def test_stsb_is_a_regression(folder):
 
 def test_mrpc(folder):
     write(folder / "glue/MRPC/train.tsv", "\n".join([MRPC_HEAD, *mrpc_rows(3668), ""]).encode())
-    write(folder / "glue/MRPC/dev.tsv", "\n".join(["\ufeff" + MRPC_HEAD, *mrpc_rows(408), ""]).encode())
+    write(
+        folder / "glue/MRPC/dev.tsv",
+        "\n".join(["\ufeff" + MRPC_HEAD, *mrpc_rows(408), ""]).encode(),
+    )
     data = mrpc(length=8)
     assert data.texts[1] == ("first 1", "second 1")
     assert data.targets[:3].tolist() == [0, 1, 0]
@@ -106,7 +110,10 @@ def test_rte_from_the_official_archive(host, monkeypatch):
         (rte_file(2490)[:-16], "must be a file of 4 columns in every line, got 3 in line 2491."),
         (rte_file(2489), "must be a file of 2490 rows, got 2489."),
         (b"", "must be a tab-separated file with the column 'sentence1', got the columns ['']."),
-        (b"\xff\xfe", "must be a tab-separated file in UTF-8 below a header line, got a damaged file"),
+        (
+            b"\xff\xfe",
+            "must be a tab-separated file in UTF-8 below a header line, got a damaged file",
+        ),
         (
             rte_file(2490).replace(b"\tentailment", b"\tmaybe", 1),
             "with entailment or not_entailment in the column label",
@@ -124,7 +131,9 @@ def test_damaged(folder, content, text):
 
 def test_offline():
     for load in (rte, mrpc, stsb):
-        with pytest.raises(DataUnavailableError, match=r"must be downloaded from https://dl.fbaipublicfiles.com/"):
+        with pytest.raises(
+            DataUnavailableError, match=r"must be downloaded from https://dl.fbaipublicfiles.com/"
+        ):
             load()
 
 

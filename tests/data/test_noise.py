@@ -67,13 +67,34 @@ def test_gaussian_noise():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: label_noise(LABELS, 1.2), "fraction must be a number from 0 to 1, got 1.2. Lower fraction."),
-        (lambda: label_noise(LABELS, float("nan")), "fraction must be a number from 0 to 1, got nan. Pass a finite"),
-        (lambda: label_noise(LABELS, 0.1, classes=5), "classes must be an integer of at least 10, got 5. Raise"),
-        (lambda: label_noise(LABELS - 1, 0.1), "labels must be class numbers of at least 0, got -1."),
-        (lambda: label_noise(LABELS.float(), 0.1), "labels must be class numbers of shape (n,) with n > 0, got"),
-        (lambda: gaussian_noise(LABELS, 1.0), "targets must be floating point numbers, got torch.int64."),
-        (lambda: gaussian_noise(LABELS.float(), -1.0), "std must be a number of at least 0, got -1.0. Raise std."),
+        (
+            lambda: label_noise(LABELS, 1.2),
+            "fraction must be a number from 0 to 1, got 1.2. Lower fraction.",
+        ),
+        (
+            lambda: label_noise(LABELS, float("nan")),
+            "fraction must be a number from 0 to 1, got nan. Pass a finite",
+        ),
+        (
+            lambda: label_noise(LABELS, 0.1, classes=5),
+            "classes must be an integer of at least 10, got 5. Raise",
+        ),
+        (
+            lambda: label_noise(LABELS - 1, 0.1),
+            "labels must be class numbers of at least 0, got -1.",
+        ),
+        (
+            lambda: label_noise(LABELS.float(), 0.1),
+            "labels must be class numbers of shape (n,) with n > 0, got",
+        ),
+        (
+            lambda: gaussian_noise(LABELS, 1.0),
+            "targets must be floating point numbers, got torch.int64.",
+        ),
+        (
+            lambda: gaussian_noise(LABELS.float(), -1.0),
+            "std must be a number of at least 0, got -1.0. Raise std.",
+        ),
     ],
 )
 def test_bad_arguments(call, text):
@@ -82,6 +103,6 @@ def test_bad_arguments(call, text):
     assert str(caught.value).startswith(text)
 
 
-def test_misspelt_kind():
+def test_misspelled_kind():
     with pytest.raises(UnknownNameError, match="Did you mean 'symmetric'"):
         label_noise(LABELS, 0.1, "symetric")

@@ -62,7 +62,8 @@ class TestMnist:
         assert torch.bincount(data.test_targets).tolist() == [1] * 10
         assert torch.equal(data.inputs, mnist(size=20, seed=3).inputs)
         with pytest.raises(
-            InputError, match=r"size must be an integer from 1 to 40 \(the number of pictures\), got 41"
+            InputError,
+            match=r"size must be an integer from 1 to 40 \(the number of images\), got 41",
         ):
             mnist(size=41)
 
@@ -73,14 +74,23 @@ class TestMnist:
             (lambda b: b[:-4], "a whole gzipped idx file of bytes, got a"),
             (lambda b: b"", "a whole gzipped idx file of bytes, got a"),
             (lambda b: b"<html>not found</html>", "a whole gzipped idx file of bytes, got a"),
-            (lambda b: b[:100] + bytes([b[100] ^ 255]) + b[101:], "a whole gzipped idx file of bytes, got a"),
-            (lambda b: gzip.compress(gzip.decompress(b)[:-7]), "an idx file of 31360 numbers, as its header says"),
-            (lambda b: gzip.compress(b"\0\0\x0d\x03" + gzip.decompress(b)[4:]), "one that starts with 00000d03"),
+            (
+                lambda b: b[:100] + bytes([b[100] ^ 255]) + b[101:],
+                "a whole gzipped idx file of bytes, got a",
+            ),
+            (
+                lambda b: gzip.compress(gzip.decompress(b)[:-7]),
+                "an idx file of 31360 numbers, as its header says",
+            ),
+            (
+                lambda b: gzip.compress(b"\0\0\x0d\x03" + gzip.decompress(b)[4:]),
+                "one that starts with 00000d03",
+            ),
             (lambda b: gzip.compress(b"\0\0"), "a whole gzipped idx file of bytes"),
-            (lambda b: idx(np.zeros((40, 8, 8))), "a file of 28×28 pictures"),
+            (lambda b: idx(np.zeros((40, 8, 8))), "a file of 28×28 images"),
         ],
     )
-    def test_damaged_pictures(self, files, folder, damage, text):
+    def test_damaged_images(self, files, folder, damage, text):
         path = folder / "mnist" / "train-images-idx3-ubyte.gz"
         path.write_bytes(damage(path.read_bytes()))
         with pytest.raises(DataUnavailableError) as caught:
@@ -99,7 +109,8 @@ class TestMnist:
         with pytest.raises(DataUnavailableError) as caught:
             mnist()
         assert str(caught.value).startswith(
-            "train-images-idx3-ubyte.gz must be downloaded from https://ossci-datasets.s3.amazonaws.com/mnist/"
+            "train-images-idx3-ubyte.gz must be downloaded from "
+            "https://ossci-datasets.s3.amazonaws.com/mnist/"
             "train-images-idx3-ubyte.gz, got no connection (no internet in tests). Connect"
         )
 
@@ -124,10 +135,14 @@ class TestCifar:
         assert data.inputs.shape == (100, 3, 32, 32)
         assert data.test_inputs.shape == (20, 3, 32, 32)
         whole = np.concatenate(files[:5])
-        np.testing.assert_array_equal((data.inputs.reshape(100, -1) * 255).round().numpy(), whole[:, 1:])
+        np.testing.assert_array_equal(
+            (data.inputs.reshape(100, -1) * 255).round().numpy(), whole[:, 1:]
+        )
         np.testing.assert_array_equal(data.targets.numpy(), whole[:, 0])
         # byte 1 + 1024 · channel + 32 · row + column
-        assert float(data.inputs[3, 2, 5, 7] * 255) == pytest.approx(whole[3, 1 + 2048 + 5 * 32 + 7])
+        assert float(data.inputs[3, 2, 5, 7] * 255) == pytest.approx(
+            whole[3, 1 + 2048 + 5 * 32 + 7]
+        )
         assert data.classes[3] == "cat"
 
     def test_subset(self, files):
@@ -137,7 +152,10 @@ class TestCifar:
     def test_truncated(self, files, folder, length):
         path = folder / cifar.FILES[2]
         path.write_bytes(path.read_bytes()[:length])
-        with pytest.raises(DataUnavailableError, match=rf"data_batch_3.bin must be .* 61460 bytes .*, got {length}\."):
+        with pytest.raises(
+            DataUnavailableError,
+            match=rf"data_batch_3.bin must be .* 61460 bytes .*, got {length}\.",
+        ):
             cifar10()
 
     def test_labels_out_of_range(self, tmp_path):
@@ -148,12 +166,16 @@ class TestCifar:
         pixels, labels = read_cifar(write(tmp_path / "x.bin", (bytes([7]) + bytes(3072)) * 3))
         assert pixels.shape == (3, 3, 32, 32)
         assert labels.tolist() == [7, 7, 7]
-        with pytest.raises(DataUnavailableError, match="must be a CIFAR-10 binary file of 3073 bytes"):
+        with pytest.raises(
+            DataUnavailableError, match="must be a CIFAR-10 binary file of 3073 bytes"
+        ):
             read_cifar(write(tmp_path / "empty.bin", b""))
 
 
 class TestBoston:
-    NAMES = '"CRIM","ZN","INDUS","CHAS","NOX","RM","AGE","DIS","RAD","TAX","PTRATIO","B","LSTAT","MEDV"'
+    NAMES = (
+        '"CRIM","ZN","INDUS","CHAS","NOX","RM","AGE","DIS","RAD","TAX","PTRATIO","B","LSTAT","MEDV"'
+    )
 
     def csv(self, table):
         rows = "\n".join(",".join(repr(float(cell)) for cell in row) for row in table)
@@ -173,7 +195,14 @@ class TestBoston:
     def test_damaged(self, folder, tmp_path, random):
         content = self.csv(random.normal(size=(506, 14)))
         path = folder / "boston_housing" / "boston_house_prices.csv"
-        for broken in (b"", b"<html>", content[:5000], content + b"1,2\n", content.replace(b".", b"x", 3), b"\xff" * 9):
+        for broken in (
+            b"",
+            b"<html>",
+            content[:5000],
+            content + b"1,2\n",
+            content.replace(b".", b"x", 3),
+            b"\xff" * 9,
+        ):
             write(path, broken)
             with pytest.raises(DataUnavailableError, match=r"boston_house_prices\.csv must be"):
                 boston()
@@ -208,7 +237,11 @@ class TestUci:
     def test_official_text_files(self, host, random, monkeypatch, cache):
         x, y, masks = self.arrays(random)
         base = "UCI_Datasets/yacht/data/"
-        text = {"data": np.hstack([x, y[:, None]]), "index_features": np.arange(6), "index_target": np.array([6])}
+        text = {
+            "data": np.hstack([x, y[:, None]]),
+            "index_features": np.arange(6),
+            "index_target": np.array([6]),
+        }
         text |= {f"index_test_{split}": np.flatnonzero(mask) for split, mask in enumerate(masks)}
         for name, array in text.items():
             rows = array if array.ndim == 2 else array[:, None].astype(float)
@@ -222,15 +255,20 @@ class TestUci:
         for split in (0, 7):
             data = uci("yacht", split)
             np.testing.assert_array_equal(data.inputs.numpy(), x[~masks[split]].astype(np.float32))
-            np.testing.assert_array_equal(data.test_targets[:, 0].numpy(), y[masks[split]].astype(np.float32))
+            np.testing.assert_array_equal(
+                data.test_targets[:, 0].numpy(), y[masks[split]].astype(np.float32)
+            )
 
     def test_split_out_of_range(self):
         with pytest.raises(
-            InputError, match=r"split must be an integer from 0 to 4 \(the last published split\), got 5"
+            InputError,
+            match=r"split must be an integer from 0 to 4 \(the last published split\), got 5",
         ):
             uci("protein", 5)
 
-    @pytest.mark.parametrize("damage", ["empty", "text", "cut", "pickle", "missing", "short", "npy"])
+    @pytest.mark.parametrize(
+        "damage", ["empty", "text", "cut", "pickle", "missing", "short", "npy"]
+    )
     def test_damaged(self, folder, random, damage):
         x, y, masks = self.arrays(random)
         path = folder / "tabular" / "gal_uci" / "yacht.npz"
@@ -247,7 +285,9 @@ class TestUci:
         else:
             np.savez(path, x=x, y=y, test_mask=masks)
             whole = path.read_bytes()
-            path.write_bytes({"empty": b"", "text": b"hello", "cut": whole[: len(whole) // 2]}[damage])
+            path.write_bytes(
+                {"empty": b"", "text": b"hello", "cut": whole[: len(whole) // 2]}[damage]
+            )
         with pytest.raises(DataUnavailableError, match=r"yacht\.npz must be"):
             uci("yacht")
 
@@ -271,7 +311,10 @@ class TestCalifornia:
         with pytest.raises(DataUnavailableError, match="must be a csv file of nine columns"):
             read_california(path)
         write(folder / "tabular" / "california_housing" / "california_housing.npz", b"PK")
-        with pytest.raises(DataUnavailableError, match=r"california_housing\.npz must be an npz file with the arrays"):
+        with pytest.raises(
+            DataUnavailableError,
+            match=r"california_housing\.npz must be an npz file with the arrays",
+        ):
             california()
 
 

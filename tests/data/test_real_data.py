@@ -35,7 +35,18 @@ def test_mnist(shared):
     data = mnist()
     assert data.inputs.shape == (60_000, 1, 28, 28)
     assert data.test_inputs.shape == (10_000, 1, 28, 28)
-    assert torch.bincount(data.targets).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert torch.bincount(data.targets).tolist() == [
+        5923,
+        6742,
+        5958,
+        6131,
+        5842,
+        5421,
+        5918,
+        6265,
+        5851,
+        5949,
+    ]
     assert float(data.inputs.mean()) == pytest.approx(0.1307, abs=1e-4)
     assert float(data.inputs.std()) == pytest.approx(0.3081, abs=1e-4)
 
@@ -51,7 +62,9 @@ def test_boston(shared):
 def test_california(shared, tmp_path):
     data = california()
     assert (len(data), len(data.test_inputs)) == (16_512, 4_128)
-    packed = np.load(shared / "tabular/california_housing/california_housing.npz", allow_pickle=False)
+    packed = np.load(
+        shared / "tabular/california_housing/california_housing.npz", allow_pickle=False
+    )
     np.savetxt(tmp_path / "cal_housing.data", packed["raw"][:200], delimiter=",", fmt="%.6f")
     inputs, targets = read_california(tmp_path / "cal_housing.data")
     np.testing.assert_allclose(inputs, packed["data"][:200], rtol=1e-9)
@@ -79,7 +92,9 @@ def test_glue(shared, tmp_path, monkeypatch, task):
     for part in ("train", "dev"):
         target = tmp_path / "glue" / task.folder / f"{part}.tsv"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(gzip.decompress((shared / "glue" / task.folder / f"{part}.tsv.gz").read_bytes()))
+        target.write_bytes(
+            gzip.decompress((shared / "glue" / task.folder / f"{part}.tsv.gz").read_bytes())
+        )
     monkeypatch.setenv("MINDGAP_DATA", str(tmp_path))
     data = load(task.name)
     assert (len(data), len(data.test_inputs)) == (task.rows, task.dev_rows)
@@ -88,4 +103,7 @@ def test_glue(shared, tmp_path, monkeypatch, task):
         assert torch.bincount(data.targets).tolist() == counts[task.name]
     else:
         assert 0 <= float(data.targets.min()) <= float(data.targets.max()) <= 5
-    assert read_tsv(tmp_path / "glue" / task.folder / "dev.tsv", task.sentences)[0] == data.test_texts[0]
+    assert (
+        read_tsv(tmp_path / "glue" / task.folder / "dev.tsv", task.sentences)[0]
+        == data.test_texts[0]
+    )

@@ -38,7 +38,10 @@ def test_folds_cover_everything_once_and_are_fair(labels, seed, data):
 def test_class_counts_agree_with_scikit_learn():
     labels = torch.tensor([0] * 30 + [1] * 20 + [2] * 10)
     ours = [torch.bincount(labels[test]).tolist() for _, test in stratified_folds(labels, 5)]
-    theirs = [torch.bincount(labels[test]).tolist() for _, test in StratifiedKFold(5).split(labels, labels)]
+    theirs = [
+        torch.bincount(labels[test]).tolist()
+        for _, test in StratifiedKFold(5).split(labels, labels)
+    ]
     assert ours == theirs
 
 
@@ -72,13 +75,35 @@ def test_every_sample_is_equally_likely():
 @pytest.mark.parametrize(
     ("parts", "text"),
     [
-        ((90, 20), "parts must be sizes of at least 0 that sum to at most 100 (the number of samples), got 90, 20. "),
-        ((-1, 20), "parts must be sizes of at least 0 that sum to at most 100 (the number of samples), got -1, 20. "),
-        ((0.7, 0.7), "parts must be fractions that sum to at most 1, got 0.7, 0.7. Lower one of them."),
+        (
+            (90, 20),
+            "parts must be sizes of at least 0 that sum to at most 100 (the number of samples), "
+            "got 90, 20. ",
+        ),
+        (
+            (-1, 20),
+            "parts must be sizes of at least 0 that sum to at most 100 (the number of samples), "
+            "got -1, 20. ",
+        ),
+        (
+            (0.7, 0.7),
+            "parts must be fractions that sum to at most 1, got 0.7, 0.7. Lower one of them.",
+        ),
         ((-0.1,), "parts must be fractions that sum to at most 1, got -0.1. Lower one of them."),
-        ((float("nan"),), "parts must be fractions that sum to at most 1, got nan. Lower one of them."),
-        ((0.5, 20), "parts must be all integers (sizes) or all floats (fractions), got 0.5, 20. Choose one."),
-        ((True, 1), "parts must be all integers (sizes) or all floats (fractions), got True, 1. Choose one."),
+        (
+            (float("nan"),),
+            "parts must be fractions that sum to at most 1, got nan. Lower one of them.",
+        ),
+        (
+            (0.5, 20),
+            "parts must be all integers (sizes) or all floats (fractions), got 0.5, 20. Choose "
+            "one.",
+        ),
+        (
+            (True, 1),
+            "parts must be all integers (sizes) or all floats (fractions), got True, 1. Choose "
+            "one.",
+        ),
         ((), "parts must hold at least one size or fraction, got none."),
     ],
 )
@@ -99,7 +124,10 @@ def test_bad_parts(parts, text):
 def test_bad_folds(folds, text):
     with pytest.raises(InputError) as caught:
         stratified_folds(torch.zeros(300), folds)
-    assert str(caught.value) == "folds must be an integer from 2 to 300 (the number of samples), " + text
+    assert (
+        str(caught.value)
+        == "folds must be an integer from 2 to 300 (the number of samples), " + text
+    )
 
 
 def test_bad_seed_and_no_data():

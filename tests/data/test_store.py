@@ -64,7 +64,9 @@ def test_obtain_without_address_tells_how(cache):
 @pytest.mark.parametrize("pack", [tar_of, zip_of])
 def test_obtain_from_archive(host, cache, pack):
     host.files["set.archive"] = pack({"set/one": b"1", "set/deep/two": b"2"})
-    paths = obtain_from_archive(["in/set/one", "in/set/deep/two"], Remote(host.url + "set.archive"), "in")
+    paths = obtain_from_archive(
+        ["in/set/one", "in/set/deep/two"], Remote(host.url + "set.archive"), "in"
+    )
     assert [path.read_bytes() for path in paths] == [b"1", b"2"]
     assert not (cache / "in" / "set.archive").exists()
     obtain_from_archive(["in/set/one", "in/set/deep/two"], Remote(host.url + "set.archive"), "in")
@@ -82,13 +84,17 @@ def test_an_archive_placed_by_hand_is_used_and_kept(tmp_path, monkeypatch):
 
 def test_an_archive_without_the_file(host):
     host.files["set.zip"] = zip_of({"other": b""})
-    with pytest.raises(DataUnavailableError, match=r"set/one must be in .*, got no such file\. Take it from"):
+    with pytest.raises(
+        DataUnavailableError, match=r"set/one must be in .*, got no such file\. Take it from"
+    ):
         obtain_from_archive(["set/one"], Remote(host.url + "set.zip"))
 
 
 def test_a_cache_that_cannot_be_made(cache):
     cache.parent.write_text("a file where a folder should be")
-    with pytest.raises(DataUnavailableError, match=r"must be writable .* Set MINDGAP_DATA or XDG_CACHE_HOME"):
+    with pytest.raises(
+        DataUnavailableError, match=r"must be writable .* Set MINDGAP_DATA or XDG_CACHE_HOME"
+    ):
         obtain_from_archive(["set/one"], Remote("https://example.org/set.zip"))
 
 
@@ -118,11 +124,15 @@ def test_links_do_not_leave(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"not an archive", tar_of({"a": b"x" * 10_000})[:60]], ids=["empty", "text", "cut"]
+    "content",
+    [b"", b"not an archive", tar_of({"a": b"x" * 10_000})[:60]],
+    ids=["empty", "text", "cut"],
 )
 def test_broken_archives(tmp_path, content):
     archive = tmp_path / "archive"
     archive.write_bytes(content)
-    with pytest.raises(DataUnavailableError, match="archive must be a whole tar or zip archive, got a"):
+    with pytest.raises(
+        DataUnavailableError, match="archive must be a whole tar or zip archive, got a"
+    ):
         unpack(archive, tmp_path / "target")
     assert not list((tmp_path / "target").iterdir())

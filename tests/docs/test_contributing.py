@@ -23,7 +23,10 @@ def example() -> tuple[str, str]:
 def environment(tmp_path: Path) -> dict[str, str]:
     """An environment in which a package with the example is installed."""
     name, code = example()
-    package, info = tmp_path / "site" / "my_measures", tmp_path / "site" / "my_measures-1.0.dist-info"
+    package, info = (
+        tmp_path / "site" / "my_measures",
+        tmp_path / "site" / "my_measures-1.0.dist-info",
+    )
     package.mkdir(parents=True)
     info.mkdir()
     (package / "__init__.py").write_text("")
@@ -34,7 +37,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *words: str) -> str:
-    done = subprocess.run([sys.executable, *words], env=environment, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *words], env=environment, cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -46,13 +51,23 @@ def test_the_example_is_explained(environment: dict[str, str]) -> None:
 
 
 def test_the_example_keeps_the_contracts(environment: dict[str, str]) -> None:
-    words = ("tests/test_contracts.py", "-k", "mean-confidence", "-p", "no:cacheprovider", "-q", "-n0")
+    words = (
+        "tests/test_contracts.py",
+        "-k",
+        "mean-confidence",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "-n0",
+    )
     out = run(environment, "-m", "pytest", *words)
     assert int(out.split(" passed")[0].split()[-1]) >= 30
     assert "failed" not in out
 
 
 def test_the_examples_doctest_passes(environment: dict[str, str], tmp_path: Path) -> None:
-    out = run(environment, "-m", "doctest", "-v", str(tmp_path / "site" / "my_measures" / example()[0]))
+    out = run(
+        environment, "-m", "doctest", "-v", str(tmp_path / "site" / "my_measures" / example()[0])
+    )
     (passed,) = re.findall(r"^(\d+) passed", out, re.MULTILINE)
     assert int(passed) >= 1

@@ -21,14 +21,23 @@ from mindgap.core.registry import catalog
 from mindgap.data import available
 
 DOCS = Path(__file__).parents[2] / "docs"
-FETCHING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
+FETCHING = {
+    "script": "src",
+    "img": "src",
+    "link": "href",
+    "iframe": "src",
+    "source": "src",
+    "object": "data",
+}
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the documentation with generated pages, so that tests in parallel do not meet."""
     folder = tmp_path_factory.mktemp("docs") / "docs"
-    shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("_build", "catalog", "__pycache__", "results"))
+    shutil.copytree(
+        DOCS, folder, ignore=shutil.ignore_patterns("_build", "catalog", "__pycache__", "results")
+    )
     (folder / "results" / "benchmarks").mkdir(parents=True)
     (folder / "results" / "batch-size-gap.json").write_text(json.dumps(results()))
     rows = [{"name": "a|b", "cpu_ratio": 12.3456}, {"name": "c", "note": {"odd": 1}}]
@@ -44,7 +53,13 @@ def results() -> dict[str, object]:
         "fields": {"seeds": 2},
         "expected": {},
         "complete": True,
-        "table": {"title": "A saved table", "columns": ["size"], "rows": [[0.12345]], "notes": [], "charts": []},
+        "table": {
+            "title": "A saved table",
+            "columns": ["size"],
+            "rows": [[0.12345]],
+            "notes": [],
+            "charts": [],
+        },
         "trials": [{"parameters": {}, "seed": 0, "status": "done", "record": {}}],
         "versions": {"mindgap": ["0"]},
         "cost": {"wall_seconds": 1.0, "cpu_seconds": 1.0},
@@ -56,9 +71,25 @@ def results() -> dict[str, object]:
 def built(source: Path) -> Path:
     """The pages as HTML; the tutorial's code has a test of its own and is not run here."""
     target = source.parent / "html"
-    words = ["-W", "--keep-going", "-q", "-b", "html", "-D", "run_snippets=0", str(source), str(target)]
-    environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
-    done = subprocess.run([sys.executable, "-m", "sphinx", *words], env=environment, capture_output=True, text=True)
+    words = [
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        "-D",
+        "run_snippets=0",
+        str(source),
+        str(target),
+    ]
+    environment = {
+        **os.environ,
+        "http_proxy": "http://127.0.0.1:9",
+        "https_proxy": "http://127.0.0.1:9",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *words], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return target
 
@@ -73,7 +104,15 @@ def test_every_spec_has_a_page(built: Path, name: str) -> None:
     text = page(built, f"catalog/{cls.family}/{name}.html")
     assert '<div class="formula"><math' in text
     assert "<math" not in re.sub(r"<math.*?</math>", "", text, flags=re.S)
-    for part in ("Formula", "How to read it", "What it assumes", "Settings", "From Python", "References", "Source"):
+    for part in (
+        "Formula",
+        "How to read it",
+        "What it assumes",
+        "Settings",
+        "From Python",
+        "References",
+        "Source",
+    ):
         assert f">{part}<" in text, part
     assert all(key in text for key in cls.cites)
 
@@ -82,7 +121,9 @@ def test_every_spec_has_a_page(built: Path, name: str) -> None:
 def test_what_a_page_tells_to_type_is_right(source: Path, built: Path, name: str) -> None:
     cls = catalog()[name]
     text = (source / "catalog" / cls.family / f"{name}.md").read_text(encoding="utf-8")
-    python, command = (re.search(rf"````{kind}\n(.*?)````", text, re.S)[1] for kind in ("python", "bash"))
+    python, command = (
+        re.search(rf"````{kind}\n(.*?)````", text, re.S)[1] for kind in ("python", "bash")
+    )
     imported = next(node for node in ast.parse(python).body if isinstance(node, ast.ImportFrom))
     names = {}
     exec(ast.unparse(imported), names)
@@ -108,7 +149,18 @@ def test_parts_are_taken_from_the_package(built: Path) -> None:
     assert all(f"usage: mindgap {name}" in page(built, "cli.html") for name in COMMANDS)
     assert all(f">{name}</span>" in page(built, "data.html") for name in available())
     text = page(built, "api.html")
-    for name in ("examine", "fit", "ensemble", "sweep", "find", "Subject", "Recipe", "Result", "Report", "Probe"):
+    for name in (
+        "examine",
+        "fit",
+        "ensemble",
+        "sweep",
+        "find",
+        "Subject",
+        "Recipe",
+        "Result",
+        "Report",
+        "Probe",
+    ):
         assert f'id="mindgap.{name}"' in text, name
 
 
@@ -129,7 +181,14 @@ class Fetches(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = dict(attrs)
-        if tag in FETCHING and named.get("rel") not in ("index", "search", "next", "prev", "author", "canonical"):
+        if tag in FETCHING and named.get("rel") not in (
+            "index",
+            "search",
+            "next",
+            "prev",
+            "author",
+            "canonical",
+        ):
             self.found.append(named.get(FETCHING[tag]) or "")
 
 
@@ -148,13 +207,19 @@ def test_no_page_fetches_anything_from_elsewhere(built: Path) -> None:
 def extension(source: Path, code: str) -> subprocess.CompletedProcess[str]:
     """Run code beside the documentation's own modules, whose names are too common for this process."""
     environment = {**os.environ, "PYTHONPATH": str(source / "_ext")}
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
 
 
-def test_a_second_writing_changes_nothing_and_removes_what_is_gone(source: Path, built: Path) -> None:
+def test_a_second_writing_changes_nothing_and_removes_what_is_gone(
+    source: Path, built: Path
+) -> None:
     stale = source / "catalog" / "measure" / "gone.md"
     stale.write_text("# Gone\n")
-    before = {path: path.stat().st_mtime_ns for path in source.rglob("catalog/**/*.md") if path != stale}
+    before = {
+        path: path.stat().st_mtime_ns for path in source.rglob("catalog/**/*.md") if path != stale
+    }
     done = extension(source, f"import catalog; catalog.write({str(source)!r})")
     assert done.returncode == 0, done.stderr
     assert not stale.exists()

@@ -26,7 +26,9 @@ def test_the_tutorial_runs_and_prints_what_it_says(snippets: ModuleType) -> None
     text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
     blocks = snippets.blocks(text)
     assert text.count("```") == 2 * len(blocks), "every block must be one that is run"
-    printed = [(block.code, output) for block, output in zip(blocks, snippets.outputs(text), strict=True)]
+    printed = [
+        (block.code, output) for block, output in zip(blocks, snippets.outputs(text), strict=True)
+    ]
     check_the_three_ways_in(printed)
     check_the_remedies(printed)
     check_the_study(printed)

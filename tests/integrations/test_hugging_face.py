@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 import torch
-from raw_loop import SIZE, base, batches, by_perturbation, by_plain_steps, near, network, perturbed, same, samples
+from raw_loop import (
+    SIZE,
+    base,
+    batches,
+    by_perturbation,
+    by_plain_steps,
+    near,
+    network,
+    perturbed,
+    same,
+    samples,
+)
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
 
@@ -16,11 +27,13 @@ from mindgap.core.errors import InputError
 from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
-from mindgap.measures import TrainLoss
+from mindgap.measures import TrainingLoss
 from mindgap.remedies import ASAM, SAM
 from mindgap.training.probe import Probe
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'mindgap[hf]'")
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install 'mindgap[hf]'"
+)
 pytest.importorskip("accelerate", reason="accelerate is not installed: pip install 'mindgap[hf]'")
 
 from mindgap.integrations.hugging_face import ProbeCallback, RemedyMixin, RemedyTrainer  # noqa: E402
@@ -52,7 +65,9 @@ def rows() -> list[dict[str, Tensor]]:
 
 def trainer(
     folder: Path,
-    optimizer: Callable[[nn.Module], torch.optim.Optimizer] = lambda model: perturbed(model.parameters()),
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer] = lambda model: perturbed(
+        model.parameters()
+    ),
     kind: type = Trainer,
     callbacks: tuple[Any, ...] = (),
     **settings: Any,
@@ -76,7 +91,13 @@ def trainer(
         }
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(made, lambda _: 1.0)
-    return kind(model, arguments, train_dataset=rows(), optimizers=(made, schedule), callbacks=list(callbacks))
+    return kind(
+        model,
+        arguments,
+        train_dataset=rows(),
+        optimizers=(made, schedule),
+        callbacks=list(callbacks),
+    )
 
 
 def trained(folder: Path, *given: Any, **settings: Any) -> nn.Module:
@@ -98,7 +119,9 @@ def trained(folder: Path, *given: Any, **settings: Any) -> nn.Module:
     ],
     ids=["plain", "clipped", "collected", "bf16"],
 )
-def test_equals_the_loop_written_out(tmp_path: Path, settings: dict[str, Any], raw: dict[str, Any]) -> None:
+def test_equals_the_loop_written_out(
+    tmp_path: Path, settings: dict[str, Any], raw: dict[str, Any]
+) -> None:
     found = trained(tmp_path, **settings)
     assert same(found, by_perturbation(**raw))
     if not raw:
@@ -137,7 +160,9 @@ def test_other_remedies(tmp_path: Path, remedy: Remedy) -> None:
 
 def test_a_trainer_of_ones_own_takes_the_mixin(tmp_path: Path) -> None:
     class Mine(transformers.Trainer):
-        def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], *more: Any, **named: Any) -> Tensor:
+        def compute_loss(
+            self, model: nn.Module, inputs: dict[str, Tensor], *more: Any, **named: Any
+        ) -> Tensor:
             return nn.functional.cross_entropy(model(inputs["inputs"])["logits"], inputs["labels"])
 
         def _get_train_sampler(self, *_: Any) -> SequentialSampler:
@@ -150,12 +175,12 @@ def test_a_trainer_of_ones_own_takes_the_mixin(tmp_path: Path) -> None:
 
 
 def test_a_probe_reads_every_so_many_steps_and_leaves_no_trace(tmp_path: Path) -> None:
-    probe = Probe(measure=TrainLoss(), every=7)
+    probe = Probe(measure=TrainingLoss(), every=7)
     callback = ProbeCallback(probe, lambda model: Subject(model.net, "cross_entropy", samples()))
     assert same(trained(tmp_path, callbacks=(callback,)), by_perturbation())
     assert [step for step, _ in probe.readings] == [7, 14, 21]
     there = Subject(by_perturbation(), "cross_entropy", samples())
-    assert float(probe.readings[-1][1]) == pytest.approx(float(TrainLoss()(there)))
+    assert float(probe.readings[-1][1]) == pytest.approx(float(TrainingLoss()(there)))
 
 
 def test_misuse_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 import torch
-from raw_loop import SIZE, base, batches, by_perturbation, by_plain_steps, near, network, perturbed, same, samples
+from raw_loop import (
+    SIZE,
+    base,
+    batches,
+    by_perturbation,
+    by_plain_steps,
+    near,
+    network,
+    perturbed,
+    same,
+    samples,
+)
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -16,7 +27,7 @@ from mindgap.core.errors import InputError
 from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
-from mindgap.measures import ParameterNorm, TrainLoss
+from mindgap.measures import ParameterNorm, TrainingLoss
 from mindgap.remedies import ASAM, SAM, Perturbed
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
@@ -28,7 +39,9 @@ lightning = pytest.importorskip(
 from mindgap.integrations.lightning import ProbeCallback, RemedyCallback  # noqa: E402
 
 pytestmark = [  # what Lightning itself calls that is deprecated, and its advice for loaders
-    pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning"
+    ),
     pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning"),
 ]
 
@@ -52,7 +65,9 @@ class Module(lightning.LightningModule):
         return self.make(self)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        self.seen.append(optimizer.core.moved if isinstance(optimizer, PerturbedOptimizer) else False)
+        self.seen.append(
+            optimizer.core.moved if isinstance(optimizer, PerturbedOptimizer) else False
+        )
 
 
 def of_module(module: Module) -> PerturbedOptimizer:
@@ -109,7 +124,9 @@ def test_a_gradient_scaler_is_seen_through() -> None:
 
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=10_000)
     plugin = MixedPrecision("16-mixed", "cpu", scaler=scaler)
-    plugin.autocast_context_manager = lambda: torch.autocast("cpu", enabled=False)  # so that only the scale differs
+    plugin.autocast_context_manager = lambda: torch.autocast(
+        "cpu", enabled=False
+    )  # so that only the scale differs
     assert near(trained(Module(of_module), plugins=[plugin]), by_perturbation())
 
 
@@ -129,7 +146,9 @@ def test_without_the_callback_only_the_epoch_is_missing() -> None:
     assert same(module.net, by_perturbation(epochs=1))
 
 
-@pytest.mark.parametrize("remedy", [SAM(radius=0.1), ASAM(), Perturbed(gamma=2.0, beta2=5.0)], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "remedy", [SAM(radius=0.1), ASAM(), Perturbed(gamma=2.0, beta2=5.0)], ids=lambda one: one.name
+)
 def test_other_remedies(remedy: Remedy) -> None:
     def optimizer(module: nn.Module) -> RemedyOptimizer:
         return RemedyOptimizer(base(module.parameters()), remedy, model=module, seed=3)
@@ -209,15 +228,19 @@ def test_weights_come_back_after_an_exception_and_a_skipped_epoch() -> None:
 
 
 def test_a_probe_reads_every_so_many_steps_and_leaves_no_trace() -> None:
-    probes = [Probe(measure=TrainLoss(), every=2), Probe(measure=ParameterNorm(), every=5)]
+    probes = [Probe(measure=TrainingLoss(), every=2), Probe(measure=ParameterNorm(), every=5)]
     callbacks = [
-        ProbeCallback(probe, lambda module: Subject(module.net, "cross_entropy", samples())) for probe in probes
+        ProbeCallback(probe, lambda module: Subject(module.net, "cross_entropy", samples()))
+        for probe in probes
     ]
-    assert same(trained(Module(of_module), *callbacks, accumulate_grad_batches=2), by_perturbation(collect=2))
+    assert same(
+        trained(Module(of_module), *callbacks, accumulate_grad_batches=2),
+        by_perturbation(collect=2),
+    )
     assert [step for step, _ in probes[0].readings] == [2, 4, 6, 8, 10, 12]
     assert [step for step, _ in probes[1].readings] == [5, 10]
     last = Subject(by_perturbation(collect=2), "cross_entropy", samples())
-    assert float(probes[0].readings[-1][1]) == pytest.approx(float(TrainLoss()(last)))
+    assert float(probes[0].readings[-1][1]) == pytest.approx(float(TrainingLoss()(last)))
 
 
 def test_misuse_is_told() -> None:

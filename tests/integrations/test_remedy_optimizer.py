@@ -15,7 +15,15 @@ from torch import nn
 from mindgap.core.errors import InputError, MissingExtraError
 from mindgap.core.remedy import Remedy
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
-from mindgap.remedies import ASAM, SAM, Dropout, EarlyStopping, GradientClipping, Perturbed, WeightDecay
+from mindgap.remedies import (
+    ASAM,
+    SAM,
+    Dropout,
+    EarlyStopping,
+    GradientClipping,
+    Perturbed,
+    WeightDecay,
+)
 from mindgap.training.batches import batches_of
 from mindgap.training.fit import fit
 
@@ -28,7 +36,9 @@ REMEDIES: list[list[Remedy]] = [
 ]
 
 
-def train(model: nn.Module, optimizer: RemedyOptimizer, plan, epochs: range, context: bool = False) -> None:
+def train(
+    model: nn.Module, optimizer: RemedyOptimizer, plan, epochs: range, context: bool = False
+) -> None:
     inputs, targets = plan.train
     for epoch in epochs:
         optimizer.epoch = epoch
@@ -49,7 +59,9 @@ def train(model: nn.Module, optimizer: RemedyOptimizer, plan, epochs: range, con
 
 def made(plan, remedies: list[Remedy]) -> tuple[nn.Module, RemedyOptimizer]:
     model = plan.build(2)
-    return model, RemedyOptimizer(plan.optimize(list(model.parameters())), remedies, model=model, seed=2)
+    return model, RemedyOptimizer(
+        plan.optimize(list(model.parameters())), remedies, model=model, seed=2
+    )
 
 
 def same(left: nn.Module, right: nn.Module) -> bool:
@@ -57,7 +69,9 @@ def same(left: nn.Module, right: nn.Module) -> bool:
 
 
 @pytest.mark.parametrize("context", [True, False])
-@pytest.mark.parametrize("remedies", REMEDIES, ids=lambda given: "+".join(one.name for one in given))
+@pytest.mark.parametrize(
+    "remedies", REMEDIES, ids=lambda given: "+".join(one.name for one in given)
+)
 def test_takes_the_steps_of_fit(remedies: list[Remedy], context: bool) -> None:
     plan = recipe(epochs=3)
     model, optimizer = made(plan, remedies)

@@ -8,18 +8,30 @@ from typing import Any
 
 import pytest
 import torch
-from raw_loop import SETTINGS, SIZE, batches, by_perturbation, by_plain_steps, near, network, same, samples
+from raw_loop import (
+    SETTINGS,
+    SIZE,
+    batches,
+    by_perturbation,
+    by_plain_steps,
+    near,
+    network,
+    same,
+    samples,
+)
 from torch import Tensor, nn
 
 from mindgap.core.errors import InputError
 from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
-from mindgap.measures import TrainLoss
+from mindgap.measures import TrainingLoss
 from mindgap.remedies import ASAM, SAM
 from mindgap.training.probe import Probe
 
-skorch = pytest.importorskip("skorch", reason="skorch is not installed: pip install 'mindgap[skorch]'")
+skorch = pytest.importorskip(
+    "skorch", reason="skorch is not installed: pip install 'mindgap[skorch]'"
+)
 
 from mindgap.integrations.skorch import ProbeCallback, RemedyCallback, perturbed, remedied  # noqa: E402
 
@@ -97,17 +109,20 @@ def test_settings_of_the_base_are_set_through_the_net() -> None:
     one.set_params(lr=0.5)
     assert one.optimizer_.base.param_groups[0]["lr"] == 0.5
     clone = pytest.importorskip("sklearn.base", reason="scikit-learn is not installed").clone(one)
-    assert same(clone.set_params(lr=0.01, optimizer__betas=(0.9, 0.999)).fit(*samples()).module_, by_perturbation())
+    assert same(
+        clone.set_params(lr=0.01, optimizer__betas=(0.9, 0.999)).fit(*samples()).module_,
+        by_perturbation(),
+    )
 
 
 def test_a_probe_reads_every_so_many_steps_and_leaves_no_trace() -> None:
-    probe = Probe(measure=TrainLoss(), every=7)
+    probe = Probe(measure=TrainingLoss(), every=7)
     callback = ProbeCallback(probe, lambda module: Subject(module, "cross_entropy", samples()))
     assert same(fitted(callback, train_split=None), by_perturbation())
     assert [step for step, _ in probe.readings] == [7, 14, 21]
     for epochs, (_, reading) in enumerate(probe.readings, start=1):
         there = Subject(by_perturbation(epochs=epochs), "cross_entropy", samples())
-        assert float(reading) == pytest.approx(float(TrainLoss()(there)))
+        assert float(reading) == pytest.approx(float(TrainingLoss()(there)))
 
 
 def test_misuse_is_told() -> None:

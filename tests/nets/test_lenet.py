@@ -9,7 +9,9 @@ from mindgap.nets import LeNet5
 def test_has_the_classic_number_of_parameters():
     assert sum(p.numel() for p in LeNet5(classes=10).parameters()) == 61_706
     # C1 156, C3 full 2,416, C5 48,120, F6 10,164 as in the paper, and a linear output of 850
-    counts = [sum(p.numel() for p in layer.parameters()) for layer in LeNet5() if list(layer.parameters())]
+    counts = [
+        sum(p.numel() for p in layer.parameters()) for layer in LeNet5() if list(layer.parameters())
+    ]
     assert counts == [156, 2_416, 48_120, 10_164, 850]
 
 
@@ -36,12 +38,14 @@ def test_options_change_the_layers():
     assert sum(isinstance(layer, nn.Tanh) for layer in LeNet5(activation="tanh")) == 4
 
 
-@pytest.mark.parametrize("options", [{"classes": 0}, {"channels": 0}, {"image_size": 33}, {"image_size": 27}])
+@pytest.mark.parametrize(
+    "options", [{"classes": 0}, {"channels": 0}, {"image_size": 33}, {"image_size": 27}]
+)
 def test_bad_arguments(options):
     with pytest.raises(InputError, match=f"{next(iter(options))} must be an"):
         LeNet5(**options)
 
 
-def test_misspelt_pool():
+def test_misspelled_pool():
     with pytest.raises(UnknownNameError, match="average"):
         LeNet5(pool="averge")

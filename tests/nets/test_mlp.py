@@ -27,7 +27,7 @@ def test_equals_the_formula():
     torch.testing.assert_close(model(x), hidden @ third.weight.T + third.bias)
 
 
-def test_flattens_pictures():
+def test_flattens_images():
     assert MLP((64, 10))(torch.zeros(5, 1, 8, 8)).shape == (5, 10)
 
 
@@ -40,7 +40,9 @@ def test_every_parameter_gets_a_gradient(activation, norm):
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert torch.isfinite(parameter.grad).all(), name
-        if norm != "batch" or not name.endswith("bias"):  # a bias before batch norm has gradient zero by design
+        if norm != "batch" or not name.endswith(
+            "bias"
+        ):  # a bias before batch norm has gradient zero by design
             assert parameter.grad.abs().sum() > 0, name
 
 
@@ -81,13 +83,22 @@ def test_copies_and_pickles():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"widths": (2,)}, "widths must hold at least two integers (features in, features out), got (2,)."),
+        (
+            {"widths": (2,)},
+            "widths must hold at least two integers (features in, features out), got (2,).",
+        ),
         ({"widths": 5}, "widths must hold at least two integers"),
         ({"widths": "ab"}, "widths must hold at least two integers"),
         ({"widths": (2, 0, 1)}, "widths must be an integer of at least 1, got 0. Raise widths."),
         ({"widths": (2, 2.5, 1)}, "widths must be an integer of at least 1, got 2.5."),
-        ({"widths": (2, 1), "dropout": 1.0}, "dropout must be a number from 0 to below 1, got 1.0."),
-        ({"widths": (2, 1), "dropout": float("nan")}, "dropout must be a number from 0 to below 1, got nan."),
+        (
+            {"widths": (2, 1), "dropout": 1.0},
+            "dropout must be a number from 0 to below 1, got 1.0.",
+        ),
+        (
+            {"widths": (2, 1), "dropout": float("nan")},
+            "dropout must be a number from 0 to below 1, got nan.",
+        ),
     ],
 )
 def test_bad_arguments(options, text):
@@ -96,7 +107,7 @@ def test_bad_arguments(options, text):
     assert str(caught.value).startswith(text)
 
 
-def test_misspelt_names():
+def test_misspelled_names():
     with pytest.raises(UnknownNameError, match="Did you mean 'relu'"):
         MLP((2, 3, 1), activation="rleu")
     with pytest.raises(UnknownNameError, match="Did you mean 'batch'"):

@@ -14,7 +14,10 @@ CASES = {
     "resnet20": ({"classes": 2, "width": 4}, torch.rand(3, 3, 8, 8)),
     "wide-resnet": ({"depth": 10, "factor": 1, "classes": 2}, torch.rand(3, 3, 8, 8)),
     "elman": ({"features": 4, "hidden": 3, "outputs": 2}, torch.rand(3, 5, 4)),
-    "transformer": ({"vocabulary": 7, "outputs": 2, "length": 5, "width": 8}, torch.randint(7, (3, 5))),
+    "transformer": (
+        {"vocabulary": 7, "outputs": 2, "length": 5, "width": 8},
+        torch.randint(7, (3, 5)),
+    ),
 }
 
 
@@ -30,7 +33,8 @@ def test_builds_and_runs(name):
 
 def test_names_and_options_are_checked():
     with pytest.raises(
-        UnknownNameError, match=r"network must be one of the known names, got 'lenet'. Did you mean 'lenet5'"
+        UnknownNameError,
+        match=r"network must be one of the known names, got 'lenet'. Did you mean 'lenet5'",
     ):
         nets.build("lenet")
     with pytest.raises(UnknownNameError, match=r"option of lenet5 .* Did you mean 'classes'"):

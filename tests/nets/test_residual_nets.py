@@ -12,7 +12,8 @@ def count(make):
 
 # He et al. (2016), table 6, in millions.
 @pytest.mark.parametrize(
-    ("depth", "millions"), [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7), (1202, 19.4)]
+    ("depth", "millions"),
+    [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7), (1202, 19.4)],
 )
 def test_resnet_sizes_of_the_paper(depth, millions):
     digits = 2 if millions < 1 else 1
@@ -80,7 +81,9 @@ def test_seed_decides_the_weights(make):
     for _ in range(2):
         torch.manual_seed(1)
         models.append(make("batch"))
-    assert all(torch.equal(a, b) for a, b in zip(*(model.parameters() for model in models), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(*(model.parameters() for model in models), strict=True)
+    )
 
 
 def test_padded_shortcut_keeps_pixels_and_adds_zeros():
@@ -93,7 +96,7 @@ def test_padded_shortcut_keeps_pixels_and_adds_zeros():
     assert not shortcut[:, 6:].any()
 
 
-def test_stages_halve_the_picture_twice():
+def test_stages_halve_the_image_twice():
     model = ResNet20()
     assert model.stages(model.stem(torch.zeros(1, 3, 32, 32))).shape == (1, 64, 8, 8)
 
@@ -103,10 +106,19 @@ def test_stages_halve_the_picture_twice():
     [
         (lambda: ResNet(21), "depth must be 6n + 2, got 21. Pass 20, 32, 44, 56 or 110."),
         (lambda: ResNet(2), "depth must be an integer of at least 8, got 2. Raise depth."),
-        (lambda: ResNet(20, classes=0), "classes must be an integer of at least 1, got 0. Raise classes."),
+        (
+            lambda: ResNet(20, classes=0),
+            "classes must be an integer of at least 1, got 0. Raise classes.",
+        ),
         (lambda: WideResNet(20), "depth must be 6n + 4, got 20. Pass 10, 16, 22, 28 or 40."),
-        (lambda: WideResNet(16, 0), "factor must be an integer of at least 1, got 0. Raise factor."),
-        (lambda: WideResNet(16, 1, dropout=-0.1), "dropout must be a number from 0 to below 1, got -0.1."),
+        (
+            lambda: WideResNet(16, 0),
+            "factor must be an integer of at least 1, got 0. Raise factor.",
+        ),
+        (
+            lambda: WideResNet(16, 1, dropout=-0.1),
+            "dropout must be a number from 0 to below 1, got -0.1.",
+        ),
     ],
 )
 def test_bad_arguments(make, text):
@@ -115,7 +127,7 @@ def test_bad_arguments(make, text):
     assert str(caught.value).startswith(text)
 
 
-def test_misspelt_names():
+def test_misspelled_names():
     with pytest.raises(UnknownNameError, match="shortcut"):
         ResNet(shortcut="C")
     with pytest.raises(UnknownNameError, match="Did you mean 'batch'"):

@@ -9,7 +9,9 @@ from mindgap.nets import Transformer
 
 def small(**options):
     torch.manual_seed(0)
-    return Transformer(**{"vocabulary": 11, "outputs": 3, "length": 6, "width": 8, "heads": 2, **options})
+    return Transformer(
+        **{"vocabulary": 11, "outputs": 3, "length": 6, "width": 8, "heads": 2, **options}
+    )
 
 
 def reference(model, causal):
@@ -43,7 +45,9 @@ def test_equals_torchs_layers(causal):
     torch.testing.assert_close(model(tokens), reference(model, causal)(tokens))
 
 
-@pytest.mark.parametrize(("readout", "shape"), [("last", (4, 3)), ("mean", (4, 3)), ("all", (4, 6, 3))])
+@pytest.mark.parametrize(
+    ("readout", "shape"), [("last", (4, 3)), ("mean", (4, 3)), ("all", (4, 6, 3))]
+)
 def test_readouts(readout, shape):
     assert small(readout=readout)(torch.randint(11, (4, 6))).shape == shape
 
@@ -61,12 +65,16 @@ def test_decoder_does_not_see_the_future():
 @pytest.mark.parametrize("causal", [True, False])
 def test_padding_changes_nothing(readout, causal):
     model = small(readout=readout, causal=causal, padding=0)
-    torch.testing.assert_close(model(torch.tensor([[4, 5, 6, 0, 0]])), model(torch.tensor([[4, 5, 6]])))
+    torch.testing.assert_close(
+        model(torch.tensor([[4, 5, 6, 0, 0]])), model(torch.tensor([[4, 5, 6]]))
+    )
 
 
 def test_padding_only_is_finite():
     for readout in ("last", "mean", "all"):
-        assert torch.isfinite(small(padding=0, readout=readout)(torch.zeros(2, 4, dtype=torch.int64))).all()
+        assert torch.isfinite(
+            small(padding=0, readout=readout)(torch.zeros(2, 4, dtype=torch.int64))
+        ).all()
 
 
 def test_gradients_flow():
@@ -79,15 +87,21 @@ def test_per_sample_gradients_and_second_derivatives_work():
     model = small(layers=1).double()
     tokens = torch.randint(11, (3, 4))
     weights = dict(model.named_parameters())
-    single = vmap(grad(lambda w, one: functional_call(model, w, (one[None],)).sum()), (None, 0))(weights, tokens)
+    single = vmap(grad(lambda w, one: functional_call(model, w, (one[None],)).sum()), (None, 0))(
+        weights, tokens
+    )
     model(tokens).sum().backward()
     torch.testing.assert_close(single["head.weight"].sum(dim=0), model.head.weight.grad)
     bias = {"head.bias": weights["head.bias"]}
     curved = jacrev(jacrev(lambda w: functional_call(model, w, (tokens,)).square().sum()))(bias)
-    torch.testing.assert_close(curved["head.bias"]["head.bias"], 2 * len(tokens) * torch.eye(3, dtype=torch.float64))
+    torch.testing.assert_close(
+        curved["head.bias"]["head.bias"], 2 * len(tokens) * torch.eye(3, dtype=torch.float64)
+    )
     loss = model(tokens).square().sum()
     first = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
-    second = torch.autograd.grad(sum(part.square().sum() for part in first), list(model.parameters()))
+    second = torch.autograd.grad(
+        sum(part.square().sum() for part in first), list(model.parameters())
+    )
     assert all(torch.isfinite(part).all() for part in second)
 
 
@@ -110,7 +124,10 @@ def test_learns_a_small_addition_table():
         ({"heads": 3}, "width must be divisible by heads, got 8 and 3. Change one of them."),
         ({"layers": 0}, "layers must be an integer of at least 1, got 0. Raise layers."),
         ({"padding": 11}, "padding must be an integer from 0 to 10, got 11. Lower padding."),
-        ({"dropout": 2}, "dropout must be a number from 0 to below 1, got 2. Use 0 to switch it off."),
+        (
+            {"dropout": 2},
+            "dropout must be a number from 0 to below 1, got 2. Use 0 to switch it off.",
+        ),
     ],
 )
 def test_bad_arguments(options, text):
@@ -124,6 +141,6 @@ def test_too_long_sequences():
         small()(torch.zeros(1, 7, dtype=torch.int64))
 
 
-def test_misspelt_readout():
+def test_misspelled_readout():
     with pytest.raises(UnknownNameError, match="Did you mean 'mean'"):
         small(readout="maen")

@@ -1,4 +1,4 @@
-"""Neighbours and local variance as written down: all pairs, double precision, no blocks."""
+"""Neighbors and local variance as written down: all pairs, double precision, no blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def groups(square, k):
     """For each row the samples nearer than the k-th distance, and those at it."""
     for line in square:
         kth = np.sort(line)[k - 1]
-        yield np.flatnonzero(line < kth * (1 - TIE)), np.flatnonzero(np.abs(line - kth) <= kth * TIE)
+        yield (
+            np.flatnonzero(line < kth * (1 - TIE)),
+            np.flatnonzero(np.abs(line - kth) <= kth * TIE),
+        )
 
 
 def one_hot(labels):

@@ -16,7 +16,9 @@ from mindgap.ops.convex.heads import solve_heads
 from mindgap.ops.convex.squares import basis_of
 
 
-def problem(samples: int = 200, width: int = 5, classes: int = 4, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def problem(
+    samples: int = 200, width: int = 5, classes: int = 4, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
     """Features of unequal scale far from zero, noisy classes, weights from 1 to 40."""
     g = torch.Generator().manual_seed(seed)
     z = torch.randn(samples, width, generator=g, dtype=torch.float64)
@@ -27,7 +29,9 @@ def problem(samples: int = 200, width: int = 5, classes: int = 4, seed: int = 0)
     return z * torch.logspace(-1, 1, width) + 3, y.argmax(1), w
 
 
-def value(weight: Tensor, bias: Tensor | float, x: Tensor, y: Tensor, w: Tensor, l2: float) -> Tensor:
+def value(
+    weight: Tensor, bias: Tensor | float, x: Tensor, y: Tensor, w: Tensor, l2: float
+) -> Tensor:
     losses = F.cross_entropy(x @ weight.T + bias, y, reduction="none")
     return (w * losses).sum() / w.sum() + l2 / 2 * weight.square().sum()
 
@@ -36,12 +40,16 @@ def value(weight: Tensor, bias: Tensor | float, x: Tensor, y: Tensor, w: Tensor,
 def test_softmax_equals_scikit_learn(l2: float) -> None:
     x, y, w = problem()
     found = solve_heads("softmax", x, y, w, l2=l2, tolerance=1e-12)
-    model = LogisticRegression(C=1 / (l2 * float(w.sum())), tol=1e-14, max_iter=2000, solver="newton-cg")
+    model = LogisticRegression(
+        C=1 / (l2 * float(w.sum())), tol=1e-10, max_iter=2000, solver="newton-cg"
+    )
     model.fit(x.numpy(), y.numpy(), sample_weight=w.numpy())
     assert bool(found.converged.all())
     np.testing.assert_allclose(found.weight[0].numpy(), model.coef_, rtol=1e-6, atol=1e-6)
     bias = found.bias[0].numpy()
-    np.testing.assert_allclose(bias - bias.mean(), model.intercept_ - model.intercept_.mean(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        bias - bias.mean(), model.intercept_ - model.intercept_.mean(), rtol=1e-6, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -57,7 +65,9 @@ def test_gradient_is_zero_in_the_users_own_coordinates(bias: bool) -> None:
 
 def test_many_weightings_at_once_equal_one_at_a_time() -> None:
     x, y, _ = problem()
-    weights = 1 + 20 * torch.rand(7, len(x), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    weights = 1 + 20 * torch.rand(
+        7, len(x), dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
     together = solve_heads("softmax", x, y, weights, tolerance=1e-12)
     tight = solve_heads("softmax", x, y, weights, tolerance=1e-12, memory=1)
     for k, row in enumerate(weights):
@@ -68,7 +78,9 @@ def test_many_weightings_at_once_equal_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(("dense", "blocks"), [(0, 2**25), (0, 0)])
-def test_blocks_and_diagonal_find_the_same_optimum(dense: int, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_and_diagonal_find_the_same_optimum(
+    dense: int, blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x, y, w = problem()
     whole = solve_heads("softmax", x, y, w, l2=1e-3, tolerance=1e-11)
     monkeypatch.setattr(curvature, "DENSE", dense)
@@ -140,11 +152,15 @@ def test_logistic_equals_scipy() -> None:
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
         head = torch.tensor(flat.reshape(2, 4), requires_grad=True)
-        bce = F.binary_cross_entropy_with_logits(x @ head[:, :3].T + head[:, 3], target, reduction="none").mean(1)
+        bce = F.binary_cross_entropy_with_logits(
+            x @ head[:, :3].T + head[:, 3], target, reduction="none"
+        ).mean(1)
         total = (w * bce).sum() / w.sum() + 1e-3 / 2 * head[:, :3].square().sum()
         return float(total.detach()), torch.autograd.grad(total, head)[0].flatten().numpy()
 
-    best = minimize(loss, np.zeros(8), jac=True, method="BFGS", options={"gtol": 1e-10, "maxiter": 2000})
+    best = minimize(
+        loss, np.zeros(8), jac=True, method="BFGS", options={"gtol": 1e-10, "maxiter": 2000}
+    )
     reference = torch.from_numpy(best.x).view(2, 4)
     torch.testing.assert_close(found.weight[0], reference[:, :3], rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(found.bias[0], reference[:, 3], rtol=1e-6, atol=1e-6)
@@ -163,7 +179,9 @@ def test_squares_equal_the_normal_equations(heads: int, bias: bool) -> None:
             rows = torch.cat([x, torch.ones(len(x), 1)], 1).double() if bias else x
             penalty = torch.ones(rows.shape[1]).double()
             penalty[5:] = 0
-            matrix = rows.T @ (rows * w[:, None]) + l2 * torch.diag(penalty)  # two outputs: λ · 2 / 2
+            matrix = rows.T @ (rows * w[:, None]) + l2 * torch.diag(
+                penalty
+            )  # two outputs: λ · 2 / 2
             reference = torch.linalg.solve(matrix, rows.T @ (y * w[:, None])).T
             torch.testing.assert_close(found.weight[k], reference[:, :5], rtol=1e-8, atol=1e-9)
             if bias:
@@ -175,7 +193,9 @@ def test_squares_of_badly_conditioned_features_equal_lstsq() -> None:
     x = torch.linspace(1e4, 1e4 + 1, 60, dtype=torch.float64)[:, None] ** torch.arange(1, 3) / 1e4
     y, w = x[:, 0].sin(), torch.rand(60, generator=torch.Generator().manual_seed(0)).double() + 0.1
     rows = torch.cat([x - x.mean(0), torch.ones(60, 1)], 1).double()
-    best = np.linalg.lstsq((rows * w.sqrt()[:, None]).numpy(), (y * w.sqrt()).numpy(), rcond=1e-15)[0]
+    best = np.linalg.lstsq((rows * w.sqrt()[:, None]).numpy(), (y * w.sqrt()).numpy(), rcond=1e-15)[
+        0
+    ]
     found = solve_heads("squares", x, y, w, l2=0)
     np.testing.assert_allclose(found.outputs(x)[0, :, 0], rows.numpy() @ best, rtol=1e-6, atol=1e-6)
 

@@ -12,7 +12,9 @@ from mindgap.core.subject import Subject
 from mindgap.measures import SlopeInCells
 from mindgap.ops.taylor.derivative_bound import Cells, derivative_bound, voronoi_cells
 
-KNOWN: dict[str, tuple[Callable, Callable, float]] = {  # function, slope, largest second derivative on [-1, 1]
+KNOWN: dict[
+    str, tuple[Callable, Callable, float]
+] = {  # function, slope, largest second derivative on [-1, 1]
     "runge": (lambda x: 1 / (1 + 25 * x**2), lambda x: -50 * x / (1 + 25 * x**2) ** 2, 50.0),
     "tanh": (lambda x: torch.tanh(4 * x), lambda x: 4 / torch.cosh(4 * x) ** 2, 32 * 0.7699 / 2),
     "line": (lambda x: 2 * x, lambda x: 2 + 0 * x, 0.0),
@@ -20,7 +22,10 @@ KNOWN: dict[str, tuple[Callable, Callable, float]] = {  # function, slope, large
 
 
 def _random(count: int, seed: int) -> Tensor:
-    return 2 * torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) - 1
+    return (
+        2 * torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        - 1
+    )
 
 
 @pytest.mark.parametrize("power", [0, 1, 2, 3, 4])
@@ -31,7 +36,9 @@ def test_moments_equal_quadrature(power: int) -> None:
         grid = torch.linspace(-1, 1, 200_001, dtype=torch.float64)
         inside = (grid[:, None] - points).abs().argmin(1) == (points - point).abs().argmin()
         ends = grid[inside].min().item(), grid[inside].max().item()
-        expected, _ = scipy.integrate.quad(lambda x, p=point: abs(x - p) ** power, *ends, points=[point])
+        expected, _ = scipy.integrate.quad(
+            lambda x, p=point: abs(x - p) ** power, *ends, points=[point]
+        )
         assert value == pytest.approx(expected, abs=1e-4)
 
 
@@ -49,7 +56,9 @@ def test_the_published_integral_is_never_smaller_and_a_quarter_can_be_too_small(
     cells = Cells(*ends, torch.ones(50, dtype=torch.float64))
     assert bool((cells.published_moment() >= cells.moment(2)).all())
     one_sided = Cells(torch.zeros(1), torch.ones(1), torch.ones(1))
-    assert float(one_sided.moment(2)) > float(one_sided.published_moment()) * 3 / 4  # the paper's (1) has |S|³/4
+    assert (
+        float(one_sided.moment(2)) > float(one_sided.published_moment()) * 3 / 4
+    )  # the paper's (1) has |S|³/4
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
@@ -67,7 +76,13 @@ def test_holds_for_random_networks(name: str, seed: int) -> None:
         truth = float((function(grid) - net(grid[:, None])[:, 0]).square().mean()) * 2
         residuals = function(points) - net(points[:, None])[:, 0]
     bound = derivative_bound(
-        points, slope(points), lipschitz, low=-1.0, high=1.0, residuals=residuals, curvature=curvature
+        points,
+        slope(points),
+        lipschitz,
+        low=-1.0,
+        high=1.0,
+        residuals=residuals,
+        curvature=curvature,
     )
     assert truth <= float(bound.sum())
 
@@ -84,7 +99,9 @@ def test_measure_reads_slopes_from_the_data() -> None:
     with torch.no_grad():
         model.weight.fill_(-3.0)
     found = SlopeInCells()(Subject(model, "mse", (x, 2 * x)))
-    expected = float(derivative_bound(x.flatten(), torch.full((41,), 2.0), 3.0, low=-1, high=1).sum()) / 2
+    expected = (
+        float(derivative_bound(x.flatten(), torch.full((41,), 2.0), 3.0, low=-1, high=1).sum()) / 2
+    )
     assert found.value == pytest.approx(expected)
     assert found.status == "heuristic"
     assert found.terms["lipschitz"] == pytest.approx(3.0)
@@ -93,7 +110,9 @@ def test_measure_reads_slopes_from_the_data() -> None:
 def test_measure_finds_the_gap_in_the_data() -> None:
     x = torch.cat([torch.linspace(-1, 0, 20), torch.linspace(0.8, 1, 20)]).double()[:, None]
     found = SlopeInCells()(Subject(nn.Linear(1, 1).double(), "mse", (x, x)))
-    assert found.details["worst_input"] == pytest.approx(0.8) or found.details["worst_input"] == pytest.approx(0.0)
+    assert found.details["worst_input"] == pytest.approx(0.8) or found.details[
+        "worst_input"
+    ] == pytest.approx(0.0)
 
 
 def test_measure_is_undefined_with_reasons() -> None:
@@ -118,9 +137,16 @@ def test_says_what_is_wrong(arguments: tuple) -> None:
 def test_all_terms_equal_the_integral_of_the_square() -> None:
     """Sample by sample: (e + (|f'| + K) r + C r²/2)² over its cell, by quadrature."""
     points, slopes, missed = [0.1, 0.4, 0.9], [1.5, -0.3, 2.0], [0.2, -0.5, 0.7]
-    found = derivative_bound(points, slopes, 0.8, low=0.0, high=1.0, residuals=missed, curvature=3.0)
+    found = derivative_bound(
+        points, slopes, 0.8, low=0.0, high=1.0, residuals=missed, curvature=3.0
+    )
     ends = [(0.0, 0.25), (0.25, 0.65), (0.65, 1.0)]
-    for value, point, slope, error, cell in zip(found.tolist(), points, slopes, missed, ends, strict=True):
-        height = lambda x, p=point, s=slope, e=error: (abs(e) + (abs(s) + 0.8) * abs(x - p) + 1.5 * (x - p) ** 2) ** 2  # noqa: E731
+    for value, point, slope, error, cell in zip(
+        found.tolist(), points, slopes, missed, ends, strict=True
+    ):
+
+        def height(x, p=point, s=slope, e=error):
+            return (abs(e) + (abs(s) + 0.8) * abs(x - p) + 1.5 * (x - p) ** 2) ** 2
+
         expected, _ = scipy.integrate.quad(height, *cell, points=[point])
         assert value == pytest.approx(expected, rel=1e-9)

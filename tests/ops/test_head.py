@@ -16,7 +16,11 @@ from mindgap.nets import MLP, LeNet5, ResNet20
 from mindgap.ops.models.head import find_head, head_features, head_outputs, layer_of
 
 IDS = torch.tensor([[5, 6, 0, 0], [7, 8, 9, 0], [1, 2, 3, 4], [3, 0, 0, 0], [2, 2, 0, 0]])
-WORDS = {"input_ids": IDS, "attention_mask": (IDS > 0).long(), "labels": torch.tensor([0, 1, 0, 1, 1])}
+WORDS = {
+    "input_ids": IDS,
+    "attention_mask": (IDS > 0).long(),
+    "labels": torch.tensor([0, 1, 0, 1, 1]),
+}
 
 
 class Encoder(nn.Module):
@@ -33,7 +37,9 @@ class Encoder(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> types.SimpleNamespace:
         hidden = self.embeddings(input_ids)
         hidden, _ = self.attention(hidden, hidden, hidden, key_padding_mask=attention_mask == 0)
-        return types.SimpleNamespace(logits=self.classifier(self.dropout(torch.tanh(self.pooler(hidden[:, 0])))))
+        return types.SimpleNamespace(
+            logits=self.classifier(self.dropout(torch.tanh(self.pooler(hidden[:, 0]))))
+        )
 
 
 class Decoder(nn.Module):
@@ -47,7 +53,9 @@ class Decoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> types.SimpleNamespace:
         scores = self.score(self.mix(self.embeddings(input_ids)).cumsum(1).tanh())
-        return types.SimpleNamespace(logits=scores[torch.arange(len(scores)), attention_mask.sum(1) - 1])
+        return types.SimpleNamespace(
+            logits=scores[torch.arange(len(scores)), attention_mask.sum(1) - 1]
+        )
 
 
 class Tied(nn.Module):
@@ -78,7 +86,9 @@ def test_finds_the_head_and_its_features_make_the_outputs(subject: Subject, name
     assert find_head(subject) == name
     features = head_features(subject)
     assert features.ndim == 2
-    torch.testing.assert_close(head_outputs(subject, features, name), subject.outputs(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        head_outputs(subject, features, name), subject.outputs(), rtol=1e-5, atol=1e-6
+    )
     if name == "score":
         assert subject.model.mix.out_features == features.shape[1]
 
@@ -107,7 +117,9 @@ def test_one_layer_is_a_head_whose_features_are_the_inputs() -> None:
 
 def test_takes_the_users_word() -> None:
     subject = on(MLP(widths=(4, 6, 3)), torch.randn(6, 4))
-    first = next(name for name, module in subject.model.named_modules() if isinstance(module, nn.Linear))
+    first = next(
+        name for name, module in subject.model.named_modules() if isinstance(module, nn.Linear)
+    )
     assert torch.equal(head_features(subject, name=first), subject.train.inputs[0])
 
 
@@ -126,7 +138,9 @@ def test_leaves_no_trace(case: str) -> None:
     subject.model.train()
     before = copy.deepcopy(subject.model.state_dict())
     head_features(subject)
-    assert all(torch.equal(before[name], value) for name, value in subject.model.state_dict().items())
+    assert all(
+        torch.equal(before[name], value) for name, value in subject.model.state_dict().items()
+    )
     assert all(module.training and not module._forward_hooks for module in subject.model.modules())
 
 
@@ -146,7 +160,11 @@ def test_leaves_no_trace_after_an_exception() -> None:
     ("model", "name", "words"),
     [
         (nn.Sequential(nn.Flatten(), nn.Softmax(1)), "", "must call a linear layer"),
-        (nn.Sequential(nn.Linear(4, 3)), "head", "got 'head', which is no layer. The last linear layers are: 0"),
+        (
+            nn.Sequential(nn.Linear(4, 3)),
+            "head",
+            "got 'head', which is no layer. The last linear layers are: 0",
+        ),
         (nn.Sequential(nn.Linear(4, 3), nn.ReLU()), "1", "which is ReLU"),
         (Tied(), "", "must not share its weight"),
         (nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), "", "whose weight is computed"),

@@ -32,7 +32,9 @@ def clouds(count: int, dimension: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     generator = random(seed)
     owner = torch.randint(3, (count,), generator=generator)
     centers = 2 * torch.randn(3, dimension, dtype=torch.float64, generator=generator)
-    points = centers[owner] + torch.randn(count, dimension, dtype=torch.float64, generator=generator)
+    points = centers[owner] + torch.randn(
+        count, dimension, dtype=torch.float64, generator=generator
+    )
     units = 10.0 ** torch.arange(dimension).double()
     return 100 + points * units, torch.randint(5, (count,), generator=generator)
 
@@ -45,8 +47,10 @@ def beginning(points: Tensor, components: int, kind: str) -> Mixture:
     return Mixture(weights / weights.sum(), points[:components], spread.repeat(components, 1, 1))
 
 
-def one_step(points: Tensor, weights: Tensor, start: Mixture, kind: str) -> tuple[Any, Any, Any, float]:
-    """A step of expectation-maximisation by loops over points and components, as in a textbook."""
+def one_step(
+    points: Tensor, weights: Tensor, start: Mixture, kind: str
+) -> tuple[Any, Any, Any, float]:
+    """A step of expectation-maximization by loops over points and components, as in a textbook."""
     x, w, size = points.numpy(), (weights / weights.sum()).numpy(), start.components
     joint = np.zeros((len(x), size))
     for c in range(size):
@@ -59,7 +63,10 @@ def one_step(points: Tensor, weights: Tensor, start: Mixture, kind: str) -> tupl
     for c in range(size):
         total = sum(w[i] * share[i, c] for i in range(len(x)))
         mean = sum(w[i] * share[i, c] * x[i] for i in range(len(x))) / total
-        spread = sum(w[i] * share[i, c] * np.outer(x[i] - mean, x[i] - mean) for i in range(len(x))) / total
+        spread = (
+            sum(w[i] * share[i, c] * np.outer(x[i] - mean, x[i] - mean) for i in range(len(x)))
+            / total
+        )
         shares.append(total), means.append(mean)
         covariances.append(np.diag(np.diag(spread)) if kind == "diagonal" else spread)
     return np.array(shares), np.array(means), np.array(covariances), likelihood
@@ -72,11 +79,15 @@ def test_one_step_is_the_textbook_step(kind: Any, dimension: int) -> None:
     weights = torch.rand(60, dtype=torch.float64, generator=random(1))
     start = beginning(points, 3, kind)
     shares, means, covariances, likelihood = one_step(points, weights, start, kind)
-    found = fit_mixture(points, weights, covariance=kind, floor=0, max_iterations=1, tolerance=0, start=start)
+    found = fit_mixture(
+        points, weights, covariance=kind, floor=0, max_iterations=1, tolerance=0, start=start
+    )
     np.testing.assert_allclose(found.weights, shares, rtol=1e-11)
     np.testing.assert_allclose(found.means, means, rtol=1e-11)
     scale = points.std(0).outer(points.std(0)).numpy()
-    np.testing.assert_allclose(found.covariances.numpy() / scale, covariances / scale, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        found.covariances.numpy() / scale, covariances / scale, rtol=1e-10, atol=1e-12
+    )
     assert found.history[0] == pytest.approx(likelihood, rel=1e-11)
 
 
@@ -84,7 +95,11 @@ def test_one_step_is_the_textbook_step(kind: Any, dimension: int) -> None:
 @pytest.mark.parametrize("dimension", [1, 2, 4])
 def test_weights_are_copies_as_in_scikit_learn(kind: Any, dimension: int) -> None:
     points, weights = clouds(300, dimension, seed=dimension)
-    copies, start, steps = points.repeat_interleave(weights, dim=0).numpy(), beginning(points, 3, kind), 15
+    copies, start, steps = (
+        points.repeat_interleave(weights, dim=0).numpy(),
+        beginning(points, 3, kind),
+        15,
+    )
     precision = np.linalg.inv(start.covariances.numpy())
     reference = GaussianMixture(
         3,
@@ -97,16 +112,28 @@ def test_weights_are_copies_as_in_scikit_learn(kind: Any, dimension: int) -> Non
         precisions_init=precision if kind == "full" else precision.diagonal(axis1=1, axis2=2),
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it says that it did not converge, which was not asked of it
+        warnings.simplefilter(
+            "ignore"
+        )  # it says that it did not converge, which was not asked of it
         reference.fit(copies)
-    found = fit_mixture(points, weights, covariance=kind, floor=0, max_iterations=steps, tolerance=0, start=start)
+    found = fit_mixture(
+        points, weights, covariance=kind, floor=0, max_iterations=steps, tolerance=0, start=start
+    )
     assert found.iterations == steps
     np.testing.assert_allclose(found.weights, reference.weights_, rtol=1e-8)
     np.testing.assert_allclose(found.means, reference.means_, rtol=1e-8)
-    wanted = reference.covariances_ if kind == "full" else np.stack([np.diag(row) for row in reference.covariances_])
+    wanted = (
+        reference.covariances_
+        if kind == "full"
+        else np.stack([np.diag(row) for row in reference.covariances_])
+    )
     scale = copies.std(0)[:, None] * copies.std(0)
-    np.testing.assert_allclose(found.covariances.numpy() / scale, wanted / scale, rtol=1e-8, atol=1e-12)
-    np.testing.assert_allclose(found.log_density(points), reference.score_samples(points.numpy()), rtol=1e-8)
+    np.testing.assert_allclose(
+        found.covariances.numpy() / scale, wanted / scale, rtol=1e-8, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        found.log_density(points), reference.score_samples(points.numpy()), rtol=1e-8
+    )
     assert found.log_likelihood == pytest.approx(reference.score(copies), rel=1e-10)
 
 
@@ -131,7 +158,15 @@ def test_likelihood_never_falls(kind: Any) -> None:
         weights = torch.rand(count, dtype=torch.float64, generator=generator) ** 8
         for floor in (None, 0.3):
             found = fit_mixture(
-                points, weights, 4, covariance=kind, floor=floor, tolerance=0, max_iterations=100, seed=seed, restarts=2
+                points,
+                weights,
+                4,
+                covariance=kind,
+                floor=floor,
+                tolerance=0,
+                max_iterations=100,
+                seed=seed,
+                restarts=2,
             )
             gains = np.diff(found.history)
             assert gains.min(initial=0) > -1e-11
@@ -153,7 +188,9 @@ def test_raised_covariance_is_the_best_one_above_the_floor(shape: Any) -> None:
     assert torch.linalg.eigvalsh(scatter)[0] < floor
 
     def value(matrix: Tensor) -> Tensor:
-        return -torch.logdet(matrix) - torch.linalg.solve(matrix, scatter).diagonal(dim1=-2, dim2=-1).sum(-1)
+        return -torch.logdet(matrix) - torch.linalg.solve(matrix, scatter).diagonal(
+            dim1=-2, dim2=-1
+        ).sum(-1)
 
     best = value(shape.matrix(shape.raised(shape.of_matrix(scatter), floor)))
     others = torch.randn(5000, dimension, dimension, dtype=torch.float64, generator=generator)
@@ -175,7 +212,9 @@ def test_weightless_points_have_no_part_in_the_likelihood() -> None:
     two = fit_mixture(points[weights > 0], weights[weights > 0], floor=0, start=start)
     torch.testing.assert_close(one.covariances, two.covariances)
     faint = torch.where(weights > 0, weights.double(), 1e-30)
-    exact, near = (fit_mixture(points, each, restarts=30, tolerance=1e-10) for each in (weights, faint))
+    exact, near = (
+        fit_mixture(points, each, restarts=30, tolerance=1e-10) for each in (weights, faint)
+    )
     assert exact.floor == pytest.approx(near.floor)
     assert exact.log_likelihood == pytest.approx(near.log_likelihood, rel=1e-6)
 
@@ -185,7 +224,9 @@ def test_units_play_no_part() -> None:
     unit, shift = torch.tensor([1e-3, 7.0]), torch.tensor([5.0, -2.0])
     one, two = fit_mixture(points, weights), fit_mixture(points * unit + shift, 1e5 * weights)
     torch.testing.assert_close(one.means * unit + shift, two.means, rtol=1e-7, atol=1e-7)
-    torch.testing.assert_close(one.log_likelihood - math.log(7e-3), two.log_likelihood, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(
+        one.log_likelihood - math.log(7e-3), two.log_likelihood, rtol=1e-7, atol=1e-7
+    )
 
 
 def test_few_points_do_not_collapse() -> None:
@@ -194,7 +235,9 @@ def test_few_points_do_not_collapse() -> None:
     found = fit_mixture(points, weights, 2)
     heavy = found.weights.argmax()
     assert float(found.means[heavy]) == pytest.approx(float(points[5]))
-    assert float(found.covariances[heavy].sqrt()) == pytest.approx((2 / 7) / 2)  # half-way to the next point
+    assert float(found.covariances[heavy].sqrt()) == pytest.approx(
+        (2 / 7) / 2
+    )  # half-way to the next point
 
 
 def test_spacing_is_the_weighted_median_to_the_nearest_other_point() -> None:
@@ -209,11 +252,15 @@ def test_spacing_is_the_weighted_median_to_the_nearest_other_point() -> None:
 def test_clusters_are_found_and_restarts_help() -> None:
     generator = random(5)
     centers = torch.randn(6, 2, dtype=torch.float64, generator=generator) * 10
-    points = centers[torch.arange(300) % 6] + 0.3 * torch.randn(300, 2, dtype=torch.float64, generator=generator)
+    points = centers[torch.arange(300) % 6] + 0.3 * torch.randn(
+        300, 2, dtype=torch.float64, generator=generator
+    )
     found = fit_mixture(points, components=6, restarts=20)
     assert torch.cdist(centers, found.means).amin(1).max() < 0.3
     assert found.converged
-    single = [fit_mixture(points, components=6, restarts=1, seed=seed).log_likelihood for seed in range(6)]
+    single = [
+        fit_mixture(points, components=6, restarts=1, seed=seed).log_likelihood for seed in range(6)
+    ]
     assert found.log_likelihood >= max(single) - 1e-3
     assert choose_mixture(points, candidates=[2, 6, 9], restarts=20).components == 6
 
@@ -243,7 +290,10 @@ def test_starts_are_different_points_of_weight() -> None:
 def test_lloyd_never_raises_the_squared_distance() -> None:
     points, weights = clouds(100, 2)
     centers = far_apart(points, weights.double(), 4, 10, random(0))
-    cost = [torch.cdist(points.expand(10, -1, -1), lloyd(points, weights.double(), centers, n)) for n in range(6)]
+    cost = [
+        torch.cdist(points.expand(10, -1, -1), lloyd(points, weights.double(), centers, n))
+        for n in range(6)
+    ]
     total = torch.stack([distance.amin(-1).square() @ weights.double() for distance in cost])
     assert (total.diff(dim=0) <= 1e-6 * total[0]).all()
     assert (total[-1] < total[0]).all()
@@ -256,8 +306,12 @@ def test_criterion_is_schwarz_with_the_effective_size() -> None:
     assert found.parameters == 1 + 2 * (3 + 6)
     assert found.bic == pytest.approx(19 * math.log(size) - 2 * size * found.log_likelihood)
     assert fit_mixture(points, weights, 2, covariance="diagonal").parameters == 1 + 2 * (3 + 3)
-    reference = GaussianMixture(2, random_state=0, reg_covar=0.0, tol=1e-12, max_iter=2000).fit(points.numpy())
-    start = Mixture(*map(torch.from_numpy, (reference.weights_, reference.means_, reference.covariances_)))
+    reference = GaussianMixture(2, random_state=0, reg_covar=0.0, tol=1e-12, max_iter=2000).fit(
+        points.numpy()
+    )
+    start = Mixture(
+        *map(torch.from_numpy, (reference.weights_, reference.means_, reference.covariances_))
+    )
     plain = fit_mixture(points, start=start, floor=0)
     assert plain.bic == pytest.approx(reference.bic(points.numpy()), rel=1e-8)
 
@@ -272,7 +326,9 @@ def test_draws_have_the_moments_of_the_mixture() -> None:
     error = (drawn.mean(0) - mean) / (spread.diagonal() / 200_000).sqrt()
     assert error.abs().max() < 4
     unit = spread.diagonal().sqrt()
-    torch.testing.assert_close(drawn.T.cov() / unit.outer(unit), spread / unit.outer(unit), rtol=0.02, atol=0.02)
+    torch.testing.assert_close(
+        drawn.T.cov() / unit.outer(unit), spread / unit.outer(unit), rtol=0.02, atol=0.02
+    )
 
 
 def test_draws_inside_are_those_of_the_truncated_normal() -> None:
@@ -293,12 +349,16 @@ def test_a_domain_that_is_never_hit_is_an_error() -> None:
         drawn.append(len(points))
         return points[:, 0] > 50
 
-    with pytest.raises(InputError, match=r"got 0 of 5000 points inside \(acceptance 0\) where 10 were wanted. Fit"):
+    with pytest.raises(
+        InputError, match=r"got 0 of 5000 points inside \(acceptance 0\) where 10 were wanted. Fit"
+    ):
         mixture.sample_inside(10, far, random(0), limit=5000)
     assert sum(drawn) == 5000
     with pytest.raises(InputError, match="truth values"):
         mixture.sample_inside(10, lambda x: x > 0, random(0))
-    tenth = accept(lambda size: torch.rand(size, 1, generator=random(size)), lambda x: x[:, 0] < 0.1, 50)
+    tenth = accept(
+        lambda size: torch.rand(size, 1, generator=random(size)), lambda x: x[:, 0] < 0.1, 50
+    )
     assert len(tenth.points) == 50
     assert tenth.proposed < 2000
 
@@ -308,7 +368,11 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no points": (torch.zeros(0, 2), {}, "at least one point"),
     "not finite": (torch.tensor([[math.nan], [1.0]]), {}, "1 of 2"),
     "words": ([["a"], ["b"]], {}, "must be numbers"),
-    "too many components": (torch.eye(2), {"components": 3}, "from 1 to 2 .*different points of positive weight"),
+    "too many components": (
+        torch.eye(2),
+        {"components": 3},
+        "from 1 to 2 .*different points of positive weight",
+    ),
     "copies": (torch.zeros(9, 1), {"components": 2}, "from 1 to 1"),
     "one point": (torch.zeros(9, 1), {"components": 1}, "at least 2 different points"),
     "wrong number of weights": (torch.eye(3), {"weights": [1, 2]}, "each of 3 points"),
@@ -341,4 +405,6 @@ def test_bad_names_and_mixtures_get_a_sentence() -> None:
     with pytest.raises(InputError, match="sum to 1"):
         Mixture(torch.ones(2), torch.zeros(2, 1), torch.ones(2, 1, 1))
     with pytest.raises(InputError, match=r"\(points, 1\)"):
-        Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1, 1)).log_density(torch.zeros(3, 2))
+        Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1, 1)).log_density(
+            torch.zeros(3, 2)
+        )

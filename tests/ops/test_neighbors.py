@@ -1,4 +1,4 @@
-"""Exact neighbours: the same sets as brute force in double precision, wherever the features lie."""
+"""Exact neighbors: the same sets as brute force in double precision, wherever the features lie."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ N, K = 1000, 20
 
 @functools.cache
 def features() -> torch.Tensor:
-    """Digits through a random layer: neither a lattice nor centred."""
-    pictures = digits().train[0].reshape(-1, 64)[:N]
+    """Digits through a random layer: neither a lattice nor centered."""
+    images = digits().train[0].reshape(-1, 64)[:N]
     mixing = torch.randn(64, 32, generator=torch.Generator().manual_seed(0))
-    return torch.relu(pictures @ mixing / 8).float()
+    return torch.relu(images @ mixing / 8).float()
 
 
 def clusters(rows: torch.Tensor, size: float) -> torch.Tensor:
@@ -61,7 +61,9 @@ def sets(square: np.ndarray, k: int) -> list[set[int]]:
 
 @pytest.mark.parametrize("method", ["exact", "cells", "tree"])
 @pytest.mark.parametrize("trial", TRIALS)
-def test_sets_are_those_of_brute_force(trial: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sets_are_those_of_brute_force(
+    trial: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scores, "TILE", 256)  # several tiles, several groups
     if method == "cells":
         prune_all(monkeypatch)
@@ -76,15 +78,22 @@ def prune_all(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     shares: list[float] = []
     monkeypatch.setattr(exact, "FEWEST", 10)
     monkeypatch.setattr(exact, "FIRST", 10)
-    monkeypatch.setattr(exact.Pruned, "helps", property(lambda self: shares.extend(self.shares[-1:]) or True))
+    monkeypatch.setattr(
+        exact.Pruned, "helps", property(lambda self: shares.extend(self.shares[-1:]) or True)
+    )
     return shares
 
 
 @pytest.mark.parametrize("size", [0.0, 1e4])
-def test_cells_that_cannot_help_are_not_looked_at(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_that_cannot_help_are_not_looked_at(
+    size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shares = prune_all(monkeypatch)
     labels = torch.arange(N) % 10
-    rows = torch.randn(N, 8, generator=torch.Generator().manual_seed(0)) + 8 * torch.eye(10)[labels, :8]
+    rows = (
+        torch.randn(N, 8, generator=torch.Generator().manual_seed(0))
+        + 8 * torch.eye(10)[labels, :8]
+    )
     rows = clusters(rows, size)
     found = nearest(rows, 5, method="exact")
     assert [set(found[i].tolist()) for i in range(N)] == sets(brute_force.squares(rows.numpy()), 5)
@@ -94,13 +103,16 @@ def test_cells_that_cannot_help_are_not_looked_at(size: float, monkeypatch: pyte
 def test_useless_cells_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[exact.Turn] = []
     original = exact.Turn.run
-    monkeypatch.setattr(exact.Turn, "run", lambda self, *a: turns.append(self) or original(self, *a))
+    monkeypatch.setattr(
+        exact.Turn, "run", lambda self, *a: turns.append(self) or original(self, *a)
+    )
     rows = torch.randn(5000, 40, generator=torch.Generator().manual_seed(0))
     found = nearest(rows, K, method="exact")
     assert turns[0].partition is None
     square = (rows[:50, None].double() - rows).square().sum(-1)
     assert torch.equal(
-        torch.stack([found[i].sort().values for i in range(50)]), square.argsort(1)[:, :K].sort(1).values
+        torch.stack([found[i].sort().values for i in range(50)]),
+        square.argsort(1)[:, :K].sort(1).values,
     )
 
 
@@ -108,7 +120,9 @@ def test_certificates_spare_most_rows_the_second_search(monkeypatch: pytest.Monk
     turns: list[exact.Turn] = []
     original = exact.Turn.run
     monkeypatch.setattr(scores, "PATIENCE", 4)
-    monkeypatch.setattr(exact.Turn, "run", lambda self, *a: turns.append(self) or original(self, *a))
+    monkeypatch.setattr(
+        exact.Turn, "run", lambda self, *a: turns.append(self) or original(self, *a)
+    )
     nearest(features() + 1e3, K, method="exact")
     assert [turn.scores.dtype for turn in turns] == [torch.float32]
     nearest(clusters(features(), 1e4), K, method="exact")
@@ -120,7 +134,10 @@ def test_products_in_half_precision_are_not_trusted() -> None:
     try:
         torch.set_float32_matmul_precision("medium")
         assert not scores.full_precision()
-        assert torch.equal(nearest(features(), K, method="exact").index, nearest(features(), K, method="tree").index)
+        assert torch.equal(
+            nearest(features(), K, method="exact").index,
+            nearest(features(), K, method="tree").index,
+        )
     finally:
         torch.set_float32_matmul_precision(before)
     assert scores.full_precision()
@@ -148,18 +165,22 @@ def test_score_is_a_lower_bound() -> None:
             assert (table[:, : len(points)].double() <= limits).all()
 
 
-def test_standardised_and_cosine() -> None:
+def test_standardized_and_cosine() -> None:
     rows = one_scaled(features()).double() + 3
     scaled = sets(brute_force.squares(rows.numpy(), 1 / rows.numpy().std(0)), K)
     found = nearest(rows, K, standardize=True)
     assert [set(found[i].tolist()) for i in range(N)] == scaled
     directions = rows / rows.norm(dim=1, keepdim=True)
     found = nearest(rows, K, metric="cosine")
-    assert [set(found[i].tolist()) for i in range(N)] == sets(brute_force.squares(directions.numpy()), K)
+    assert [set(found[i].tolist()) for i in range(N)] == sets(
+        brute_force.squares(directions.numpy()), K
+    )
 
 
 def test_parallel_rows_are_equal_by_cosine() -> None:
-    rows = torch.tensor([[1.0, 3.0], [0.1, 0.3], [7.0, 21.0], [1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    rows = torch.tensor(
+        [[1.0, 3.0], [0.1, 0.3], [7.0, 21.0], [1.0, 0.0], [0.0, 0.0]], dtype=torch.float64
+    )
     assert set(nearest(rows, 2, metric="cosine")[0].tolist()) == {0, 1, 2}
 
 
@@ -176,7 +197,8 @@ def test_lattices(seed: int, n: int, dimension: int, tree: bool) -> None:
 @pytest.mark.parametrize("k", [1, 301, 2.5, True, "3"])
 def test_k_out_of_range(k: object) -> None:
     with pytest.raises(
-        InputError, match=r"k must be an integer from 2 to 300 \(the number of samples\), got .*\. Lower"
+        InputError,
+        match=r"k must be an integer from 2 to 300 \(the number of samples\), got .*\. Lower",
     ):
         nearest(torch.randn(300, 2), k)  # type: ignore[arg-type]
 
@@ -195,19 +217,25 @@ def test_bad_features() -> None:
 def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     from mindgap.ops.neighbors import search
 
-    monkeypatch.setattr(search.tree, "tree_installed", lambda: False)
-    monkeypatch.setattr(search.approximate, "faiss_installed", lambda: False)
+    monkeypatch.setattr(search.backends, "tree_installed", lambda: False)
+    monkeypatch.setattr(search.backends, "faiss_installed", lambda: False)
     assert chosen(10**7, 3) == chosen(10**7, 64) == "exact"
-    monkeypatch.setattr(search.tree, "tree_installed", lambda: True)
-    monkeypatch.setattr(search.approximate, "faiss_installed", lambda: True)
-    assert (chosen(10**7, 3), chosen(10**7, 64), chosen(1000, 64)) == ("tree", "approximate", "exact")
+    monkeypatch.setattr(search.backends, "tree_installed", lambda: True)
+    monkeypatch.setattr(search.backends, "faiss_installed", lambda: True)
+    assert (chosen(10**7, 3), chosen(10**7, 64), chosen(1000, 64)) == (
+        "tree",
+        "approximate",
+        "exact",
+    )
 
 
 def test_approximate_states_its_recall() -> None:
     pytest.importorskip("faiss")
     rows = features()
     found, truth = nearest(rows, K, method="approximate"), nearest(rows, K, method="exact")
-    hits = sum(len(set(found[i].tolist()) & set(truth[i].tolist())) for i in range(N)) / len(truth.index)
+    hits = sum(len(set(found[i].tolist()) & set(truth[i].tolist())) for i in range(N)) / len(
+        truth.index
+    )
     assert found.recall >= 0.99
     assert abs(hits - found.recall) < 0.02
     assert found.method == "approximate"

@@ -19,7 +19,14 @@ from mindgap.ops.pac_bayes.bounds import (
     truncated_kl_limit,
     uniform_kl,
 )
-from mindgap.ops.pac_bayes.hessian import grid_place, lemma3, lemma5, solves, theorem2, uniform_scales
+from mindgap.ops.pac_bayes.hessian import (
+    grid_place,
+    lemma3,
+    lemma5,
+    solves,
+    theorem2,
+    uniform_scales,
+)
 from mindgap.ops.pac_bayes.truncated import lemma4, truncation_point
 
 BOUNDS = (pb.hoeffding, pb.small_kl, pb.mcallester, pb.quadratic, pb.catoni)
@@ -29,16 +36,24 @@ DIVERGENCES = (0.0, *np.geomspace(1e-4, 1e8, 120))
 
 def integral(own: object, prior: object, low: float, high: float) -> float:
     """KL of one density from another on an interval."""
-    return integrate.quad(lambda x: own(x) * math.log(own(x) / prior(x)), low, high, epsabs=1e-12, limit=200)[0]
+    return integrate.quad(
+        lambda x: own(x) * math.log(own(x) / prior(x)), low, high, epsabs=1e-12, limit=200
+    )[0]
 
 
 class TestDivergences:
-    @pytest.mark.parametrize(("mean", "scale", "start", "width"), [(0.3, 0.5, -0.2, 1.3), (1.0, 2.0, 1.0, 0.7)])
-    def test_gaussian_equals_the_integral(self, mean: float, scale: float, start: float, width: float) -> None:
+    @pytest.mark.parametrize(
+        ("mean", "scale", "start", "width"), [(0.3, 0.5, -0.2, 1.3), (1.0, 2.0, 1.0, 0.7)]
+    )
+    def test_gaussian_equals_the_integral(
+        self, mean: float, scale: float, start: float, width: float
+    ) -> None:
         own, prior = stats.norm(mean, scale).pdf, stats.norm(start, width).pdf
         expected = integral(own, prior, mean - 12 * scale, mean + 12 * scale)
         assert gaussian_kl(mean, scale, start, width) == pytest.approx(expected, rel=1e-8)
-        assert gaussian_kl([mean] * 3, scale, start, [width] * 3) == pytest.approx(3 * expected, rel=1e-8)
+        assert gaussian_kl([mean] * 3, scale, start, [width] * 3) == pytest.approx(
+            3 * expected, rel=1e-8
+        )
 
     def test_uniform_equals_the_integral_and_must_be_contained(self) -> None:
         expected = integral(lambda _: 1 / 0.8, lambda _: 1 / 5.0, 0.6, 1.4)
@@ -46,12 +61,19 @@ class TestDivergences:
         with pytest.raises(InputError, match="must contain the noise"):
             uniform_kl([1.0], [0.4], [1.3])
 
-    @pytest.mark.parametrize(("mean", "scale", "radius"), [(0.5, 0.3, 0.4), (-1.0, 0.3, 3.0), (0.1, 2.0, 0.5)])
-    def test_truncated_gaussian_equals_the_integral(self, mean: float, scale: float, radius: float) -> None:
+    @pytest.mark.parametrize(
+        ("mean", "scale", "radius"), [(0.5, 0.3, 0.4), (-1.0, 0.3, 3.0), (0.1, 2.0, 0.5)]
+    )
+    def test_truncated_gaussian_equals_the_integral(
+        self, mean: float, scale: float, radius: float
+    ) -> None:
         whole = stats.norm(mean, scale)
         mass = whole.cdf(mean + radius) - whole.cdf(mean - radius)
         expected = integral(
-            lambda x: whole.pdf(x) / mass, stats.norm(0, math.sqrt(1.7)).pdf, mean - radius, mean + radius
+            lambda x: whole.pdf(x) / mass,
+            stats.norm(0, math.sqrt(1.7)).pdf,
+            mean - radius,
+            mean + radius,
         )
         assert truncated_gaussian_kl(mean, scale, radius, 1.7) == pytest.approx(expected, rel=1e-8)
 
@@ -64,7 +86,7 @@ class TestDivergences:
             assert cut <= truncated_kl_limit(whole)
 
     def test_bad_shapes_and_scales(self) -> None:
-        with pytest.raises(InputError, match="one entry a weight"):
+        with pytest.raises(InputError, match="one entry per weight"):
             gaussian_kl([1.0, 2.0], [1.0, 2.0, 3.0], 0.0, 1.0)
         with pytest.raises(InputError, match="above 0, got 0"):
             gaussian_kl([1.0], [0.0], 0.0, 1.0)
@@ -82,7 +104,9 @@ class TestTheorem1:
     def test_given_eta(self) -> None:
         expected = 0.2 + (7 + math.log(20)) / 90 + 90 / 2000
         assert pb.hoeffding(0.2, 7.0, 1000, 0.05, eta=90.0) == pytest.approx(expected)
-        assert pb.hoeffding(0.2, 7.0, 1000, 0.05, eta=90.0, sharp=True) == pytest.approx(expected - 90 / 2000 * 3 / 4)
+        assert pb.hoeffding(0.2, 7.0, 1000, 0.05, eta=90.0, sharp=True) == pytest.approx(
+            expected - 90 / 2000 * 3 / 4
+        )
         with pytest.raises(InputError, match="eta must be"):
             pb.hoeffding(0.2, 7.0, 1000, 0.05, eta=0.0)
 
@@ -101,11 +125,15 @@ class TestTheorem2:
     @pytest.mark.parametrize("delta", DELTAS)
     def test_constant_of_the_proof_is_above_the_printed_grid(self, delta: float) -> None:
         for kl in DIVERGENCES:
-            closed = theorem2(0.0, kl, 1, 1000, delta, by_its_proof=True) - 0.5 * math.sqrt(1 / 1000)
+            closed = theorem2(0.0, kl, 1, 1000, delta, by_its_proof=True) - 0.5 * math.sqrt(
+                1 / 1000
+            )
             assert closed >= on_grid(kl, 1000, delta, 2)
 
     @pytest.mark.parametrize("delta", DELTAS)
-    def test_printed_constant_is_below_the_printed_grid_but_above_the_sharp_one(self, delta: float) -> None:
+    def test_printed_constant_is_below_the_printed_grid_but_above_the_sharp_one(
+        self, delta: float
+    ) -> None:
         for kl in DIVERGENCES:
             closed = theorem2(0.0, kl, 1, 1000, delta) - 0.5 * math.sqrt(1 / 1000)
             assert on_grid(kl, 1000, delta, 8) <= closed < on_grid(kl, 1000, delta, 2)
@@ -116,7 +144,9 @@ class TestTheorem2:
         for kl, found in zip(DIVERGENCES, solved, strict=True):
             solutions = [place for place in range(20) if solves(kl, 0.05, place)]
             assert solutions == ([grid_place(kl, 0.05)] if found else [])
-        assert not solves(26.0, 0.05, grid_place(26.0, 0.05))  # between j = 0, which gives 1, and j = 1, which gives 0
+        assert not solves(
+            26.0, 0.05, grid_place(26.0, 0.05)
+        )  # between j = 0, which gives 1, and j = 1, which gives 0
 
     def test_value(self) -> None:
         price = 40 + math.log(20) + math.log(2) / 2 * (2 + math.log(40 / math.log(20) + 1))
@@ -127,10 +157,16 @@ class TestTheorem2:
 class TestLemma3:
     SETTINGS: ClassVar = {"lipschitz": 0.7, "eta": 60.0, "samples": 900, "delta": 0.05}
 
-    def right_side_of_7(self, scales: np.ndarray, bend: np.ndarray, reach: np.ndarray, outer: np.ndarray) -> float:
+    def right_side_of_7(
+        self, scales: np.ndarray, bend: np.ndarray, reach: np.ndarray, outer: np.ndarray
+    ) -> float:
         total = 0.1 + math.log(20) / 60 + 60 / 1800
         for sigma, h, kappa, tau in zip(scales, bend, reach, outer, strict=True):
-            total += h * sigma**2 / 6 + 0.7 * math.sqrt(len(bend)) * kappa * sigma**2 / 18 + math.log(tau / sigma) / 60
+            total += (
+                h * sigma**2 / 6
+                + 0.7 * math.sqrt(len(bend)) * kappa * sigma**2 / 18
+                + math.log(tau / sigma) / 60
+            )
         return total
 
     def problem(self) -> tuple[np.ndarray, ...]:
@@ -140,15 +176,22 @@ class TestLemma3:
         reach = 0.1 * np.abs(place) + 0.1
         return place, bend, reach, np.abs(place) + reach + random.exponential(size=6)
 
-    def test_scales_minimise_7_and_8_is_above_it(self) -> None:
+    def test_scales_minimize_7_and_8_is_above_it(self) -> None:
         place, bend, reach, outer = self.problem()
         found = lemma3(0.1, place, bend, reach, outer, **self.SETTINGS)
         best = optimize.minimize(
-            self.right_side_of_7, reach / 2, args=(bend, reach, outer), bounds=[(1e-6, kappa) for kappa in reach]
+            self.right_side_of_7,
+            reach / 2,
+            args=(bend, reach, outer),
+            bounds=[(1e-6, kappa) for kappa in reach],
         )
         assert found.scales.numpy() == pytest.approx(best.x, rel=1e-3)
-        assert found.tight == pytest.approx(self.right_side_of_7(found.scales.numpy(), bend, reach, outer), rel=1e-12)
-        expected = 0.1 + (3 + np.log(outer / found.scales.numpy()).sum() + math.log(20)) / 60 + 60 / 1800
+        assert found.tight == pytest.approx(
+            self.right_side_of_7(found.scales.numpy(), bend, reach, outer), rel=1e-12
+        )
+        expected = (
+            0.1 + (3 + np.log(outer / found.scales.numpy()).sum() + math.log(20)) / 60 + 60 / 1800
+        )
         assert found.bound == pytest.approx(expected, rel=1e-12)
         assert found.tight <= min(found.bound, best.fun + 1e-9)
 
@@ -167,10 +210,18 @@ class TestLemma3:
 
 
 class TestLemma4:
-    SETTINGS: ClassVar = {"prior_variance": 4.0, "lipschitz": 0.7, "eta": 60.0, "samples": 900, "delta": 0.05}
+    SETTINGS: ClassVar = {
+        "prior_variance": 4.0,
+        "lipschitz": 0.7,
+        "eta": 60.0,
+        "samples": 900,
+        "delta": 0.05,
+    }
 
     @pytest.mark.parametrize("count", [1, 10, 1000, 100_000])
-    def test_the_event_has_half_of_the_mass_only_with_the_corrected_radius(self, count: int) -> None:
+    def test_the_event_has_half_of_the_mass_only_with_the_corrected_radius(
+        self, count: int
+    ) -> None:
         right, printed = (truncation_point(count, as_published=slip) for slip in (False, True))
         assert special.erf(right / math.sqrt(2)) ** count >= 0.5
         assert special.erf(printed / math.sqrt(2)) ** count <= 0.5
@@ -194,9 +245,13 @@ class TestLemma4:
         assert found.bound == pytest.approx(0.1 + rise + 2 * (whole + 1) / 60 + fixed, rel=1e-12)
         assert found.tight < found.bound
         printed = lemma4(0.1, place, bend, reach, **self.SETTINGS, as_published=True)
-        wide = np.minimum((60 * bend + third / 3 + 1 / 4) ** -0.5, reach / (math.sqrt(2) * special.erfinv(1 / 4)))
+        wide = np.minimum(
+            (60 * bend + third / 3 + 1 / 4) ** -0.5, reach / (math.sqrt(2) * special.erfinv(1 / 4))
+        )
         assert printed.scales.numpy() == pytest.approx(wide, rel=1e-12)
-        expected = 0.1 + (2 * math.log(4) - np.log(wide**2).sum() + 1 + 2 * math.log(20)) / 120 + 60 / 1800
+        expected = (
+            0.1 + (2 * math.log(4) - np.log(wide**2).sum() + 1 + 2 * math.log(20)) / 120 + 60 / 1800
+        )
         assert printed.bound == pytest.approx(expected, rel=1e-12)
 
     def test_weights_must_fit_the_prior(self) -> None:
@@ -208,9 +263,13 @@ def test_lemma_5_is_lemma_3_before_the_diagonal_for_one_weight() -> None:
     found = lemma3(0.1, [1.0], [2.0], [0.3], [2.0], lipschitz=0.0, eta=50.0, samples=500, delta=0.1)
     sigma = float(found.scales)
     kl = uniform_kl([1.0], sigma, [2.0])
-    same = lemma5(0.1, 2.0, sigma**2 / 3, sigma**3 / 4, kl, lipschitz=0.0, eta=50.0, samples=500, delta=0.1)
+    same = lemma5(
+        0.1, 2.0, sigma**2 / 3, sigma**3 / 4, kl, lipschitz=0.0, eta=50.0, samples=500, delta=0.1
+    )
     assert same == pytest.approx(found.tight, rel=1e-12)
-    rough = lemma5(0.1, 2.0, sigma**2 / 3, sigma**3 / 4, kl, lipschitz=6.0, eta=50.0, samples=500, delta=0.1)
+    rough = lemma5(
+        0.1, 2.0, sigma**2 / 3, sigma**3 / 4, kl, lipschitz=6.0, eta=50.0, samples=500, delta=0.1
+    )
     assert rough - same == pytest.approx(sigma**3 / 4)
 
 
@@ -223,11 +282,15 @@ class TestComparators:
 
     @pytest.mark.parametrize("kl", [0.0, 5.0, 300.0])
     @pytest.mark.parametrize("empirical", [0.0, 0.01, 0.3])
-    def test_kl_inverse_is_the_upper_end_and_below_its_relaxations(self, empirical: float, kl: float) -> None:
+    def test_kl_inverse_is_the_upper_end_and_below_its_relaxations(
+        self, empirical: float, kl: float
+    ) -> None:
         value = pb.small_kl(empirical, kl, 1000, 0.05)
         price = (kl + math.log(2 * math.sqrt(1000) / 0.05)) / 1000
         excess = lambda p: stats.entropy([empirical, 1 - empirical], [p, 1 - p]) - price  # noqa: E731
-        assert value == pytest.approx(optimize.brentq(excess, empirical + 1e-12, 1 - 1e-12, xtol=1e-14), rel=1e-9)
+        assert value == pytest.approx(
+            optimize.brentq(excess, empirical + 1e-12, 1 - 1e-12, xtol=1e-14), rel=1e-9
+        )
         assert value > empirical
         assert value <= pb.quadratic(empirical, kl, 1000, 0.05)
         assert value <= pb.mcallester(empirical, kl, 1000, 0.05)
@@ -235,11 +298,15 @@ class TestComparators:
     @pytest.mark.parametrize("empirical", [0.01, 0.2])
     def test_catonis_best_steepness_gives_the_kl_inverse(self, empirical: float) -> None:
         best = optimize.minimize_scalar(
-            lambda c: pb.catoni(empirical, 30.0, 1000, 0.05, steepness=c), bounds=(1e-3, 20), method="bounded"
+            lambda c: pb.catoni(empirical, 30.0, 1000, 0.05, steepness=c),
+            bounds=(1e-3, 20),
+            method="bounded",
         )
         price = (30 + math.log(20)) / 1000
         excess = lambda p: stats.entropy([empirical, 1 - empirical], [p, 1 - p]) - price  # noqa: E731
-        assert best.fun == pytest.approx(optimize.brentq(excess, empirical + 1e-9, 1 - 1e-9), rel=1e-6)
+        assert best.fun == pytest.approx(
+            optimize.brentq(excess, empirical + 1e-9, 1 - 1e-9), rel=1e-6
+        )
 
     def test_catoni_over_the_grid_pays_for_every_member(self) -> None:
         grid = pb.catoni_grid(1000)
@@ -287,49 +354,62 @@ class TestSimulation:
     DRAWS, SAMPLES, DELTA = 1000, 200, 0.1
 
     def thresholds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Threshold classifiers with Gaussian noise, fitted to noisy labels: train error, risk and KL of each draw."""
+        """Threshold classifiers with Gaussian noise: training error, risk and KL of each draw."""
         random, noise, truth, spread, width = np.random.default_rng(0), 0.1, 0.37, 0.05, 0.3
         x = random.uniform(size=(self.DRAWS, self.SAMPLES))
         y = (x > truth) ^ (random.uniform(size=x.shape) < noise)
         grid = np.linspace(0, 1, 51)
-        centre = grid[np.stack([((x > w) != y).mean(1) for w in grid]).argmin(0)]
-        above = stats.norm.cdf((x - centre[:, None]) / spread)  # chance that the noisy threshold lies below x
+        center = grid[np.stack([((x > w) != y).mean(1) for w in grid]).argmin(0)]
+        above = stats.norm.cdf(
+            (x - center[:, None]) / spread
+        )  # chance that the noisy threshold lies below x
         empirical = np.where(y, 1 - above, above).mean(1)
 
         def primitive(t: float) -> np.ndarray:
             """The integral of the cumulative distribution of the noisy threshold."""
-            z = (t - centre) / spread
+            z = (t - center) / spread
             return spread * (z * stats.norm.cdf(z) + stats.norm.pdf(z))
 
         below = primitive(truth) - primitive(0)
         over = (1 - truth) - (primitive(1) - primitive(truth))
         risk = noise + (1 - 2 * noise) * (below + over)
-        kl = math.log(width / spread) + (spread**2 + (centre - 0.5) ** 2) / (2 * width**2) - 0.5
+        kl = math.log(width / spread) + (spread**2 + (center - 0.5) ** 2) / (2 * width**2) - 0.5
         return empirical, risk, kl
 
     def best_of_many(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The best of 500 guesses at random labels: the risk is ½ whatever the train error says."""
-        rates = np.random.default_rng(1).binomial(self.SAMPLES, 0.5, size=(self.DRAWS, 500)).min(1) / self.SAMPLES
+        """The best of 500 guesses at random labels: the risk is ½ whatever the training error says."""
+        rates = (
+            np.random.default_rng(1).binomial(self.SAMPLES, 0.5, size=(self.DRAWS, 500)).min(1)
+            / self.SAMPLES
+        )
         return rates, np.full(self.DRAWS, 0.5), np.full(self.DRAWS, math.log(500))
 
     @pytest.mark.parametrize("bound", BOUNDS)
     def test_holds(self, bound: object) -> None:
         for problem in (self.thresholds, self.best_of_many):
             empirical, risk, kl = problem()
-            numbers = zip(empirical.tolist(), np.broadcast_to(kl, empirical.shape).tolist(), strict=True)
-            values = np.array([bound(rate, price, self.SAMPLES, self.DELTA) for rate, price in numbers])
+            numbers = zip(
+                empirical.tolist(), np.broadcast_to(kl, empirical.shape).tolist(), strict=True
+            )
+            values = np.array(
+                [bound(rate, price, self.SAMPLES, self.DELTA) for rate, price in numbers]
+            )
             assert (values >= risk).mean() >= 1 - self.DELTA
 
     def test_would_find_a_bound_that_forgets_the_divergence(self) -> None:
         empirical, risk, _ = self.best_of_many()
-        values = np.array([pb.small_kl(rate, 0.0, self.SAMPLES, self.DELTA) for rate in empirical.tolist()])
-        assert (values >= risk).mean() < 1 - self.DELTA - 3 * math.sqrt(self.DELTA * (1 - self.DELTA) / self.DRAWS)
+        values = np.array(
+            [pb.small_kl(rate, 0.0, self.SAMPLES, self.DELTA) for rate in empirical.tolist()]
+        )
+        assert (values >= risk).mean() < 1 - self.DELTA - 3 * math.sqrt(
+            self.DELTA * (1 - self.DELTA) / self.DRAWS
+        )
 
     def test_the_known_risk_is_right(self) -> None:
         random = np.random.default_rng(3)
         x = random.uniform(size=400_000)
         y = (x > 0.37) ^ (random.uniform(size=x.shape) < 0.1)
         _, risk, _ = self.thresholds()
-        centre = 0.37  # a draw whose fitted threshold is nearest to the truth has the least risk
-        sampled = ((x > centre + 0.05 * random.normal(size=x.shape)) != y).mean()
+        center = 0.37  # a draw whose fitted threshold is nearest to the truth has the least risk
+        sampled = ((x > center + 0.05 * random.normal(size=x.shape)) != y).mean()
         assert risk.min() == pytest.approx(sampled, abs=0.005)

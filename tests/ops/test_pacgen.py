@@ -35,12 +35,15 @@ def brute_hessian(subject: Subject) -> torch.Tensor:
 
     def loss(flat: torch.Tensor) -> torch.Tensor:
         parts = [
-            piece.view(shape) for piece, shape in zip(flat.split([s.numel() for s in shapes]), shapes, strict=True)
+            piece.view(shape)
+            for piece, shape in zip(flat.split([s.numel() for s in shapes]), shapes, strict=True)
         ]
         weights = dict(zip(names, parts, strict=True))
         given = batch.inputs
         inputs, named = ((), given) if isinstance(given, dict) else (given, {})
-        return subject.loss(torch.func.functional_call(model, weights, inputs, named), batch.target).mean()
+        return subject.loss(
+            torch.func.functional_call(model, weights, inputs, named), batch.target
+        ).mean()
 
     place = nn.utils.parameters_to_vector(model.parameters()).detach()
     return torch.autograd.functional.hessian(loss, place)
@@ -61,13 +64,17 @@ class TestFormula:
 
     def test_null_is_the_formula_without_hessian(self) -> None:
         weights = torch.linspace(-3, 3, 13, dtype=torch.float64)
-        assert torch.allclose(pacgen_null(weights), pacgen_parts(weights, torch.zeros(13), 0.0).terms)
+        assert torch.allclose(
+            pacgen_null(weights), pacgen_parts(weights, torch.zeros(13), 0.0).terms
+        )
 
     def test_leading_dimensions_are_broadcast(self) -> None:
         weights, bends = torch.rand(4, 3, 5).double(), torch.rand(4, 3, 5).double()
         rho = torch.rand(4, 3).double()
         found = pacgen_parts(weights, bends, rho).terms
-        assert torch.equal(found[2, 1], pacgen_parts(weights[2, 1], bends[2, 1], float(rho[2, 1])).terms)
+        assert torch.equal(
+            found[2, 1], pacgen_parts(weights[2, 1], bends[2, 1], float(rho[2, 1])).terms
+        )
 
     def test_refuses_a_negative_radius(self) -> None:
         with pytest.raises(InputError, match="gamma must be a number of at least 0, got -1"):
@@ -80,12 +87,16 @@ class TestDiagonals:
         subject = CASES[case](torch.float64)
         flat, whole = FlatLoss(subject), brute_hessian(subject)
         assert torch.allclose(hessian_diagonal(flat, flat.place, "exact"), whole.diag(), atol=1e-12)
-        assert torch.allclose(flat.products(flat.place, torch.eye(len(whole)).double()), whole, atol=1e-12)
+        assert torch.allclose(
+            flat.products(flat.place, torch.eye(len(whole)).double()), whole, atol=1e-12
+        )
 
     def test_largest_eigenvalue(self, case: str) -> None:
         subject = CASES[case](torch.float64)
         flat, values = FlatLoss(subject), torch.linalg.eigvalsh(brute_hessian(subject))
-        assert largest_eigenvalue(flat, flat.place) == pytest.approx(float(values[values.abs().argmax()]), rel=1e-6)
+        assert largest_eigenvalue(flat, flat.place) == pytest.approx(
+            float(values[values.abs().argmax()]), rel=1e-6
+        )
 
     def test_gauss_newton_equals_jacobians(self, case: str) -> None:
         """Σ over samples of Jᵀ S J, with J by one backward pass an output and S by torch's Hessian of the loss."""
@@ -95,23 +106,31 @@ class TestDiagonals:
         subject.model.eval()
         for batch in flat.batches(size=1):
             output = flat.outputs(place, batch.inputs)
-            slopes = [torch.autograd.grad(value, place, retain_graph=True)[0] for value in output[0]]
+            slopes = [
+                torch.autograd.grad(value, place, retain_graph=True)[0] for value in output[0]
+            ]
             bend = torch.autograd.functional.hessian(
                 lambda o, truth=batch.target: subject.loss(o[None], truth).sum(), output[0].detach()
             )
             jacobian = torch.stack(slopes)
             rows.append((jacobian.T @ bend @ jacobian).diag())
-        assert torch.allclose(hessian_diagonal(flat, flat.place), torch.stack(rows).mean(0), atol=1e-12)
+        assert torch.allclose(
+            hessian_diagonal(flat, flat.place), torch.stack(rows).mean(0), atol=1e-12
+        )
 
     def test_gauss_newton_is_exact_for_piecewise_linear_outputs_only(self, case: str) -> None:
         flat = FlatLoss(CASES[case](torch.float64))
-        found, wanted = (hessian_diagonal(flat, flat.place, kind) for kind in ("gauss-newton", "exact"))
+        found, wanted = (
+            hessian_diagonal(flat, flat.place, kind) for kind in ("gauss-newton", "exact")
+        )
         assert torch.allclose(found, wanted, atol=1e-12) == (case in PIECEWISE_LINEAR)
 
     def test_hutchinson_is_unbiased(self, case: str) -> None:
         flat = FlatLoss(CASES[case](torch.float64))
         wanted = hessian_diagonal(flat, flat.place, "exact")
-        many = torch.stack([hessian_diagonal(flat, flat.place, "hutchinson", probes=50, seed=k) for k in range(40)])
+        many = torch.stack(
+            [hessian_diagonal(flat, flat.place, "hutchinson", probes=50, seed=k) for k in range(40)]
+        )
         error = many.std(0) / math.sqrt(40)
         assert bool(((many.mean(0) - wanted).abs() <= 5 * error + 1e-12).all())
 
@@ -120,8 +139,13 @@ class TestSquaredGradients:
     def test_running_mean_follows_what_is_computed_exactly(self) -> None:
         flat = FlatLoss(mlp_classes(torch.float64))
         wanted = hessian_diagonal(flat, flat.place, "squared-gradient", batch_size=1)
-        orders = [running_squares(flat, flat.place, batch_size=1, beta=1 - 1e-9, seed=seed) for seed in range(2)]
-        assert torch.allclose(orders[0], wanted, rtol=1e-5)  # every sample once, all with the same weight
+        orders = [
+            running_squares(flat, flat.place, batch_size=1, beta=1 - 1e-9, seed=seed)
+            for seed in range(2)
+        ]
+        assert torch.allclose(
+            orders[0], wanted, rtol=1e-5
+        )  # every sample once, all with the same weight
         assert torch.allclose(orders[0], orders[1], rtol=1e-5)
 
     def test_running_mean_is_adams(self) -> None:
@@ -134,8 +158,12 @@ class TestSquaredGradients:
             subject.loss(model(*batch.inputs), batch.target).mean().backward()
             optimizer.step()
         states = [optimizer.state[p] for p in model.parameters()]
-        wanted = torch.cat([s["exp_avg_sq"].flatten() / (1 - 0.999 ** float(s["step"])) for s in states])
-        assert torch.allclose(running_squares(flat, flat.place, batch_size=10, seed=3), wanted, rtol=1e-9)
+        wanted = torch.cat(
+            [s["exp_avg_sq"].flatten() / (1 - 0.999 ** float(s["step"])) for s in states]
+        )
+        assert torch.allclose(
+            running_squares(flat, flat.place, batch_size=10, seed=3), wanted, rtol=1e-9
+        )
 
     def test_mean_over_random_batches(self) -> None:
         flat = FlatLoss(deep_classes(torch.float64))
@@ -154,12 +182,16 @@ class TestMeasure:
     @pytest.mark.parametrize("kind", diagonals.CURVATURES)
     def test_says_all_that_it_promises(self, kind: str) -> None:
         result = Pacgen(curvature=kind, epsilon=2.0)(convolution(torch.float64))
-        assert {"null", "rho_only", "weight_norm", "train_loss", "rho", "clipped", "capped"} == set(result.terms)
+        assert {"null", "rho_only", "weight_norm", "train_loss", "rho", "clipped", "capped"} == set(
+            result.terms
+        )
         assert sum(result.details["by_tensor"].values()) == pytest.approx(result.value)
         assert result.standard_error is not None
         assert result.standard_error > 0
         assert result.terms["capped"] < 1
-        assert result.terms["null"] == pytest.approx(float(PacgenNull(epsilon=2.0)(convolution(torch.float64))))
+        assert result.terms["null"] == pytest.approx(
+            float(PacgenNull(epsilon=2.0)(convolution(torch.float64)))
+        )
         assert result.value > result.terms["null"]
         assert result.status == "heuristic"
 
@@ -173,12 +205,17 @@ class TestMeasure:
 
     def test_published_form_depends_on_the_order_and_is_of_the_same_size(self) -> None:
         subject = mlp_classes(torch.float64)
-        values = [float(Pacgen(as_published=True, epsilon=2.0, batch_size=8, seed=seed)(subject)) for seed in range(2)]
+        values = [
+            float(Pacgen(as_published=True, epsilon=2.0, batch_size=8, seed=seed)(subject))
+            for seed in range(2)
+        ]
         assert values[0] != values[1]
         assert np.isfinite(values).all()
 
     def test_the_exact_diagonal_of_a_large_model_is_refused_in_one_sentence(self) -> None:
-        subject = Subject(nn.Linear(300, 200), "cross_entropy", (torch.randn(4, 300), torch.arange(4)))
+        subject = Subject(
+            nn.Linear(300, 200), "cross_entropy", (torch.randn(4, 300), torch.arange(4))
+        )
         result = Pacgen(curvature="exact")(subject)
         assert result.value is None
         assert "at most 50000 entries, got 60200 weights" in result.reason
@@ -198,7 +235,9 @@ class TestMeasure:
         subject = mlp_classes(torch.float64)
         other = Subject(Branching(*subject.model), subject.loss, subject.train)
         for kind in ("squared-gradient", "gauss-newton"):
-            assert float(Pacgen(curvature=kind)(other)) == pytest.approx(float(Pacgen(curvature=kind)(subject)))
+            assert float(Pacgen(curvature=kind)(other)) == pytest.approx(
+                float(Pacgen(curvature=kind)(subject))
+            )
 
     def test_as_a_probe_it_reads_along_and_leaves_training_alone(self) -> None:
         probe = Probe(measure=Pacgen(draws=1), every=5)
@@ -216,16 +255,21 @@ class TestRescaling:
         for place in (0, 1):
             other = rescaled(subject.model, factor, place=place)
             moved = Subject(other, subject.loss, subject.train, subject.test)
-            assert torch.allclose(moved.outputs("train"), subject.outputs("train"), rtol=1e-9, atol=1e-12)
-            ratio = [largest_eigenvalue(flat, flat.place) for flat in (FlatLoss(moved), FlatLoss(subject))]
+            assert torch.allclose(
+                moved.outputs("train"), subject.outputs("train"), rtol=1e-9, atol=1e-12
+            )
+            ratio = [
+                largest_eigenvalue(flat, flat.place)
+                for flat in (FlatLoss(moved), FlatLoss(subject))
+            ]
             assert ratio[0] > 1e4 * ratio[1]  # the square of the factor, up to the other layers
 
     def test_convolutions_pooling_and_nested_chains(self) -> None:
         model = nn.Sequential(
             nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.ReLU()), nn.Flatten(), nn.Dropout(), nn.Linear(8, 3)
         ).double().eval()  # fmt: skip
-        pictures = torch.randn(5, 1, 6, 6).double()
-        assert torch.allclose(model(pictures), rescaled(model, 100.0)(pictures), rtol=1e-9)
+        images = torch.randn(5, 1, 6, 6).double()
+        assert torch.allclose(model(images), rescaled(model, 100.0)(images), rtol=1e-9)
 
     @pytest.mark.parametrize("between", [nn.Tanh(), nn.BatchNorm1d(4)])
     def test_refuses_what_does_not_commute(self, between: nn.Module) -> None:

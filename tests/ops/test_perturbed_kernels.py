@@ -50,7 +50,9 @@ def filled(kind: torch.dtype, maker) -> PerturbedBlock:
     block.gradient.copy_(torch.randn(10_000, generator=random) * 0.1)
     block.curvature.copy_(torch.rand(10_000, generator=random) * 0.01)
     block.curvature[:50] = block.gradient[:50] = 0.0
-    block.gradient[50:60] = torch.tensor([0.1, -0.1, torch.inf, -torch.inf, torch.nan, 0, 1, -1, 2, 1e-30])
+    block.gradient[50:60] = torch.tensor(
+        [0.1, -0.1, torch.inf, -torch.inf, torch.nan, 0, 1, -1, 2, 1e-30]
+    )
     return block
 
 
@@ -66,8 +68,14 @@ def test_both_ways_agree_on_every_branch(kind: torch.dtype, close: float, weight
     for block in (one, two):
         block.draw(4, numbers, weight)
     assert torch.allclose(one.curvature, two.curvature, rtol=close, atol=close, equal_nan=True)
-    assert torch.allclose(one.moved - one.kept, two.moved - two.kept, rtol=close, atol=close, equal_nan=True)
-    assert two.moved.isnan().nonzero().flatten().tolist() == [52, 53, 54]  # from what is not finite only
+    assert torch.allclose(
+        one.moved - one.kept, two.moved - two.kept, rtol=close, atol=close, equal_nan=True
+    )
+    assert two.moved.isnan().nonzero().flatten().tolist() == [
+        52,
+        53,
+        54,
+    ]  # from what is not finite only
     assert 0 < (two.moved != two.kept).float().mean() < 0.8
 
 
@@ -84,4 +92,6 @@ def test_as_plain_python() -> None:
     compiled.perturbed(*copies, *numbers)
     for left, right in zip(arrays, copies, strict=True):
         assert np.allclose(left, right, rtol=1e-13, atol=1e-15)
-    assert compiled.squared_distance(*arrays[:2]) == pytest.approx(perturbed_kernels.squared_distance(*arrays[:2]))
+    assert compiled.squared_distance(*arrays[:2]) == pytest.approx(
+        perturbed_kernels.squared_distance(*arrays[:2])
+    )

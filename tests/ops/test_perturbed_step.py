@@ -33,7 +33,10 @@ def network(kind: torch.dtype = torch.float64) -> nn.Module:
 def batches(count: int) -> list[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(2)
     return [
-        (torch.randn(7, 3, generator=generator, dtype=torch.float64), torch.randint(0, 2, (7,), generator=generator))
+        (
+            torch.randn(7, 3, generator=generator, dtype=torch.float64),
+            torch.randint(0, 2, (7,), generator=generator),
+        )
         for _ in range(count)
     ]
 
@@ -67,17 +70,34 @@ class LiteralBase:
             else:
                 self.first[i] = 0.9 * self.first[i] + 0.1 * g
                 self.second[i] = 0.999 * self.second[i] + 0.001 * g * g
-                mean, square = self.first[i] / (1 - 0.9**self.count), self.second[i] / (1 - 0.999**self.count)
+                mean, square = (
+                    self.first[i] / (1 - 0.9**self.count),
+                    self.second[i] / (1 - 0.999**self.count),
+                )
                 moved.append(w - 0.01 * mean / (math.sqrt(square) + 1e-8))
         return moved
 
 
-def literal(settings: Perturbation, seed: int, kind: str, data: list[tuple[Tensor, Tensor]], epochs: list[int]):
+def literal(
+    settings: Perturbation,
+    seed: int,
+    kind: str,
+    data: list[tuple[Tensor, Tensor]],
+    epochs: list[int],
+):
     """Algorithm 1 as printed: one weight after the other."""
     w = flat(network())
     size, base = len(w), LiteralBase(kind, len(w))
-    noise = UniformNoise(size, mixed(seed, 0), pool=settings.pool, like=torch.empty(0, dtype=torch.float64))
-    sigma, h, h_before, w_before, g = [0.0] * size, [0.0] * size, [0.0] * size, list(w), [0.0] * size
+    noise = UniformNoise(
+        size, mixed(seed, 0), pool=settings.pool, like=torch.empty(0, dtype=torch.float64)
+    )
+    sigma, h, h_before, w_before, g = (
+        [0.0] * size,
+        [0.0] * size,
+        [0.0] * size,
+        list(w),
+        [0.0] * size,
+    )
     for t, (batch, epoch) in enumerate(zip(data, epochs, strict=True)):
         if t > 0:
             length = math.sqrt(sum((a - b) ** 2 for a, b in zip(w, w_before, strict=True)))
@@ -89,7 +109,10 @@ def literal(settings: Perturbation, seed: int, kind: str, data: list[tuple[Tenso
                 sigma[i] = min(reach, kappa) * (abs(g[i]) < settings.beta2)
         xi = noise(t).tolist()
         g = gradient_at([a + s * x for a, s, x in zip(w, sigma, xi, strict=True)], batch)
-        h_before, h = h, [settings.beta1 * a + (1 - settings.beta1) * b * b for a, b in zip(h, g, strict=True)]
+        h_before, h = (
+            h,
+            [settings.beta1 * a + (1 - settings.beta1) * b * b for a, b in zip(h, g, strict=True)],
+        )
         w_before, w = w, base.step(w, g)
         yield w, list(sigma), [s * x for s, x in zip(sigma, xi, strict=True)], g
 
@@ -119,7 +142,9 @@ def perturbation(core: PerturbedStep) -> Tensor:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("kind", BASES)
-def test_equals_the_literal_algorithm(kind: str, settings: Perturbation, way: type[PerturbedBlock]) -> None:
+def test_equals_the_literal_algorithm(
+    kind: str, settings: Perturbation, way: type[PerturbedBlock]
+) -> None:
     data, epochs = batches(10), [1, 1, 1, 2, 2, 2, 3, 3, 3, 4]
     model, core = network(), PerturbedStep(settings, seed=5)
     weights = list(model.parameters())
@@ -151,9 +176,13 @@ def test_the_settings_reach_every_branch() -> None:
     for settings in SETTINGS:
         passed = [flat(network())]  # w_0, w_1, …: the reach at step t knows w_{t-1}
         for t, (w, sigma, *_) in enumerate(literal(settings, 5, "momentum", batches(10), [1] * 10)):
-            kappa = [settings.gamma / math.log(2) * abs(a) + settings.epsilon for a in passed[max(t - 1, 0)]]
+            kappa = [
+                settings.gamma / math.log(2) * abs(a) + settings.epsilon
+                for a in passed[max(t - 1, 0)]
+            ]
             kinds = (
-                "none" if not s else "radius" if s == k else "curvature" for s, k in zip(sigma, kappa, strict=True)
+                "none" if not s else "radius" if s == k else "curvature"
+                for s, k in zip(sigma, kappa, strict=True)
             )
             seen |= set(kinds)
             passed.append(w)
@@ -235,7 +264,9 @@ def test_weights_that_did_not_move(way: type[PerturbedBlock]) -> None:
 
 
 @pytest.mark.parametrize("step", [0.0, 1e-30])
-def test_large_gradients_while_the_weights_stand_still(way: type[PerturbedBlock], step: float) -> None:
+def test_large_gradients_while_the_weights_stand_still(
+    way: type[PerturbedBlock], step: float
+) -> None:
     """A warm-up begins with a step of length 0: ρ is infinite, and a weight past the threshold has κ = 0."""
     weight = torch.tensor([100.0, -3.0, 0.0, 1e-3, 2.0], requires_grad=True)
     core = PerturbedStep(Perturbation(gamma=10.0))
@@ -280,7 +311,10 @@ def test_kinds_are_mixed_under_one_length_of_step() -> None:
             weight.sub_(0.01)
     two.gradient(closure, first, 1)
     assert len(two.blocks) == 2
-    noises = [torch.cat([block.noise(1).double() for block in one_or_two.blocks]) for one_or_two in (two, core)]
+    noises = [
+        torch.cat([block.noise(1).double() for block in one_or_two.blocks])
+        for one_or_two in (two, core)
+    ]
     assert torch.allclose(perturbation(two) / noises[0], perturbation(core) / noises[1], rtol=1e-4)
 
 
@@ -296,7 +330,9 @@ def test_a_backward_pass_on_the_wrong_side_is_refused() -> None:
         inside.backward()
 
 
-def test_weights_changed_between_two_contexts_keep_the_perturbation(way: type[PerturbedBlock]) -> None:
+def test_weights_changed_between_two_contexts_keep_the_perturbation(
+    way: type[PerturbedBlock],
+) -> None:
     weight = torch.ones(5, dtype=torch.float64, requires_grad=True)
     core = settled(weight, gamma=2.0)
     drawn = []
@@ -329,7 +365,10 @@ def test_the_order_of_channels_stays_and_a_fused_base_steps_alike() -> None:
         torch.manual_seed(0)
         net = nn.Conv2d(3, 4, 3).to(memory_format=kind)
         weights = list(net.parameters())
-        base, core = torch.optim.Adam(weights, lr=0.01, fused=True), PerturbedStep(Perturbation(beta2=100.0, gamma=1.0))
+        base, core = (
+            torch.optim.Adam(weights, lr=0.01, fused=True),
+            PerturbedStep(Perturbation(beta2=100.0, gamma=1.0)),
+        )
         inputs = torch.randn(5, 3, 8, 8, generator=torch.Generator().manual_seed(1))
         for _ in range(4):
             base.zero_grad()
@@ -403,13 +442,19 @@ def test_does_not_touch_global_random_numbers() -> None:
 def test_bad_input_is_told() -> None:
     weight = torch.ones(3, requires_grad=True)
     core = settled(weight)
-    with core.perturbed([weight], 1), pytest.raises(InputError, match="Do not nest"), core.perturbed([weight], 1):
+    with (
+        core.perturbed([weight], 1),
+        pytest.raises(InputError, match="Do not nest"),
+        core.perturbed([weight], 1),
+    ):
         pass
     assert torch.equal(weight, torch.full((3,), 0.99))
     with pytest.raises(InputError, match="epoch must be"), core.perturbed([weight], 0):
         pass
     with pytest.raises(InputError, match="real numbers"):
-        PerturbedStep(Perturbation()).lay_out([torch.ones(2, dtype=torch.complex64, requires_grad=True)])
+        PerturbedStep(Perturbation()).lay_out(
+            [torch.ones(2, dtype=torch.complex64, requires_grad=True)]
+        )
     with pytest.raises(InputError, match="eta must be"):
         Perturbation(eta=0.0)
     other = PerturbedStep(Perturbation())
@@ -425,7 +470,12 @@ def test_noise_is_uniform_symmetric_and_new_at_every_step(pool: int) -> None:
     noise = UniformNoise(20_000, seed=3, pool=pool)
     first, second = noise(1), noise(2)
     assert stats.kstest(first.numpy(), "uniform", args=(-1, 2)).pvalue > 1e-3
-    assert stats.kstest(torch.stack([noise(step)[7] for step in range(400)]).numpy(), "uniform", (-1, 2)).pvalue > 1e-3
+    assert (
+        stats.kstest(
+            torch.stack([noise(step)[7] for step in range(400)]).numpy(), "uniform", (-1, 2)
+        ).pvalue
+        > 1e-3
+    )
     assert abs(float((first * second).mean())) < 5 / 3 / math.sqrt(20_000)
     assert abs(float((first[1:] * first[:-1]).mean())) < 5 / 3 / math.sqrt(20_000)
     assert torch.equal(noise(1), UniformNoise(20_000, seed=3, pool=pool)(1))

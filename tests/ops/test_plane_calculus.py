@@ -28,11 +28,16 @@ def places() -> Tensor:
 
 def test_derivatives_are_limits_of_differences(places: Tensor) -> None:
     found, step = derivatives(wavy, places), 1e-4
-    value = lambda shift: wavy(*(places + step * torch.tensor(shift, dtype=torch.float64)).unbind(-1))  # noqa: E731
+
+    def value(shift):
+        return wavy(*(places + step * torch.tensor(shift, dtype=torch.float64)).unbind(-1))
+
     assert torch.equal(found.value, wavy(*places.unbind(-1)))
     slope = [(value(s) - value([-k for k in s])) / (2 * step) for s in ([1, 0], [0, 1])]
     assert torch.allclose(found.slope, torch.stack(slope, -1), atol=1e-7)
-    bend = [(value(s) - 2 * found.value + value([-k for k in s])) / step**2 for s in ([1, 0], [0, 1])]
+    bend = [
+        (value(s) - 2 * found.value + value([-k for k in s])) / step**2 for s in ([1, 0], [0, 1])
+    ]
     mixed = (value([1, 1]) - value([1, -1]) - value([-1, 1]) + value([-1, -1])) / (4 * step**2)
     assert torch.allclose(found.diagonal, torch.stack(bend, -1), atol=1e-5)
     assert torch.allclose(found.hessian[:, 0, 1], mixed, atol=1e-5)
@@ -57,7 +62,10 @@ def test_a_function_without_curvature() -> None:
 
 
 def test_largest_within_by_brute_force() -> None:
-    rows, columns = torch.linspace(-2, 2, 9, dtype=torch.float64), torch.linspace(0, 3, 6, dtype=torch.float64)
+    rows, columns = (
+        torch.linspace(-2, 2, 9, dtype=torch.float64),
+        torch.linspace(0, 3, 6, dtype=torch.float64),
+    )
     values = torch.randn(9, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     reach = lambda numbers: 0.3 * numbers.abs() + 0.1  # noqa: E731
     found = largest_within(values, rows, columns, reach)

@@ -8,7 +8,12 @@ from mindgap.jobs.head.choose import retrain_head
 from mindgap.ops.models.head import find_head, head_features
 
 transformers = pytest.importorskip("transformers", reason="the extra mindgap[hf] is not installed")
-SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+SMALL = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
 ENCODERS = {
     "Bert": ("classifier", SMALL),
     "Roberta": ("classifier.out_proj", SMALL),
@@ -26,7 +31,11 @@ def test_head_is_found_and_trained_again(name: str) -> None:
         model = make(config).eval()
     random = torch.Generator().manual_seed(0)
     tokens = torch.randint(5, 50, (40, 8), generator=random)
-    data = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": torch.arange(40) % 3}
+    data = {
+        "input_ids": tokens,
+        "attention_mask": torch.ones_like(tokens),
+        "labels": torch.arange(40) % 3,
+    }
     subject = Subject(model, "cross_entropy", data)
     assert find_head(subject, "") == expected
     features = head_features(subject, "train", expected)
@@ -36,5 +45,9 @@ def test_head_is_found_and_trained_again(name: str) -> None:
     assert found.converged
     fresh = make(config)
     fresh.load_state_dict(found.model.state_dict())
-    changed = [key for key, value in model.state_dict().items() if not torch.equal(value, fresh.state_dict()[key])]
+    changed = [
+        key
+        for key, value in model.state_dict().items()
+        if not torch.equal(value, fresh.state_dict()[key])
+    ]
     assert changed == [f"{expected}.weight", f"{expected}.bias"]

@@ -1,4 +1,4 @@
-"""Neighbours and weights on LeNet-5's features of real digits, against brute force for every row."""
+"""Neighbors and weights on LeNet-5's features of real digits, against brute force for every row."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ TRIALS = {
 @pytest.fixture(scope="module")
 def lenet(shared_module: Path) -> tuple[Tensor, Tensor]:
     """Features and labels of some digits, from a LeNet-5 trained on them for two epochs."""
-    pictures, labels = (part[:ROWS] for part in mnist().train)
-    recipe = Recipe(model=LeNet5, train=(pictures, labels), epochs=2, batch_size=50, optimizer="adam")
+    images, labels = (part[:ROWS] for part in mnist().train)
+    recipe = Recipe(model=LeNet5, train=(images, labels), epochs=2, batch_size=50, optimizer="adam")
     subject = fit(recipe, seed=0, evaluate_every=0).subject()
     return head_features(subject, "train", find_head(subject, "")), labels
 
 
 @pytest.mark.parametrize("trial", TRIALS)
-def test_single_precision_finds_the_sets_of_brute_force(lenet: tuple[Tensor, Tensor], trial: str) -> None:
+def test_single_precision_finds_the_sets_of_brute_force(
+    lenet: tuple[Tensor, Tensor], trial: str
+) -> None:
     rows = TRIALS[trial](lenet[0].float())
     assert rows.dtype == torch.float32
     found = nearest(rows, K, method="exact")
@@ -48,11 +50,17 @@ def test_single_precision_finds_the_sets_of_brute_force(lenet: tuple[Tensor, Ten
 
 
 @pytest.mark.parametrize("trial", ["offset of 1e4", "rounded"])
-def test_double_precision_gives_the_weights_of_brute_force(lenet: tuple[Tensor, Tensor], trial: str) -> None:
+def test_double_precision_gives_the_weights_of_brute_force(
+    lenet: tuple[Tensor, Tensor], trial: str
+) -> None:
     rows, labels = TRIALS[trial](lenet[0].double()), lenet[1]
     found = VarianceWeights(k=K, max_weight=MAX_WEIGHT, method="exact").fit(rows, labels).weights_
-    variance = brute_force.variances(brute_force.squares(rows.numpy()), brute_force.one_hot(labels.numpy()), K)
-    np.testing.assert_allclose(found, 1 + (MAX_WEIGHT - 1) * variance / variance.max(), rtol=0, atol=1e-10)
+    variance = brute_force.variances(
+        brute_force.squares(rows.numpy()), brute_force.one_hot(labels.numpy()), K
+    )
+    np.testing.assert_allclose(
+        found, 1 + (MAX_WEIGHT - 1) * variance / variance.max(), rtol=0, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("trial", TRIALS)
@@ -60,4 +68,6 @@ def test_shuffling_changes_no_weight(lenet: tuple[Tensor, Tensor], trial: str) -
     rows, labels = TRIALS[trial](lenet[0].float()), lenet[1]
     order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(1))
     plain = VarianceWeights(k=K).fit(rows, labels).weights_
-    np.testing.assert_array_equal(plain[order], VarianceWeights(k=K).fit(rows[order], labels[order]).weights_)
+    np.testing.assert_array_equal(
+        plain[order], VarianceWeights(k=K).fit(rows[order], labels[order]).weights_
+    )

@@ -31,15 +31,23 @@ def test_variance_is_that_of_brute_force(trial: str) -> None:
     rows = TRIALS[trial](features()[:400])
     square = brute_force.squares(rows.numpy())
     values = torch.randn(400, 3, generator=torch.Generator().manual_seed(1)) + 100
-    for target, outputs in ((labels(400), brute_force.one_hot(labels(400))), (values, values.numpy())):
+    for target, outputs in (
+        (labels(400), brute_force.one_hot(labels(400))),
+        (values, values.numpy()),
+    ):
         found = local_variance(rows, target, k=K, method="exact").variance
-        np.testing.assert_allclose(found, brute_force.variances(square, outputs, K), rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(
+            found, brute_force.variances(square, outputs, K), rtol=1e-10, atol=1e-13
+        )
 
 
 @pytest.mark.parametrize("trial", TRIALS)
 @pytest.mark.parametrize("method", ["exact", "tree"])
 def test_shuffling_changes_no_bit(trial: str, method: str) -> None:
-    rows, order = TRIALS[trial](features()[:600]), torch.randperm(600, generator=torch.Generator().manual_seed(2))
+    rows, order = (
+        TRIALS[trial](features()[:600]),
+        torch.randperm(600, generator=torch.Generator().manual_seed(2)),
+    )
     for target in (labels(600), torch.randn(600, 2, generator=torch.Generator().manual_seed(1))):
         plain = local_variance(rows, target, k=K, method=method)  # type: ignore[arg-type]
         mixed = local_variance(rows[order], target[order], k=K, method=method)  # type: ignore[arg-type]
@@ -55,33 +63,46 @@ def test_ties_are_the_mean_over_all_choices(seed: int, n: int, classes: bool) ->
     target = random.integers(0, 3, n) if classes else random.normal(size=(n, 2))
     outputs = brute_force.one_hot(target) if classes else target
     found = local_variance(rows, target, k=k).variance
-    np.testing.assert_allclose(found, brute_force.enumerated(brute_force.squares(rows), outputs, k), atol=1e-12)
+    np.testing.assert_allclose(
+        found, brute_force.enumerated(brute_force.squares(rows), outputs, k), atol=1e-12
+    )
 
 
 def test_copies_have_no_precedence() -> None:
     rows, target = torch.zeros(5, 2), torch.tensor([0, 0, 0, 1, 1])
     found = local_variance(rows, target, k=2)
-    assert torch.allclose(found.variance, torch.full((5,), 12 / 20).double())  # 6 of 10 pairs differ, ‖·‖²/2 = 1
+    assert torch.allclose(
+        found.variance, torch.full((5,), 12 / 20).double()
+    )  # 6 of 10 pairs differ, ‖·‖²/2 = 1
     assert found.square_distance.max() == 0
 
 
-def test_multilabel_names_and_standardising() -> None:
+def test_multilabel_names_and_standardizing() -> None:
     rows, yes = features()[:300], (features()[:300, :4] > 0.5).long()
     square = brute_force.squares(rows.numpy(), 1 / rows.double().numpy().std(0))
     found = local_variance(rows, yes, k=5, standardize=True, task="multilabel").variance
-    np.testing.assert_allclose(found, brute_force.variances(square, yes.numpy(), 5), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(
+        found, brute_force.variances(square, yes.numpy(), 5), rtol=1e-10, atol=1e-13
+    )
     number = labels(300)
     named = np.array(
-        [["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"][i] for i in number]
+        [
+            ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"][i]
+            for i in number
+        ]
     )
-    assert torch.equal(local_variance(rows, named, k=5).variance, local_variance(rows, number, k=5).variance)
+    assert torch.equal(
+        local_variance(rows, named, k=5).variance, local_variance(rows, number, k=5).variance
+    )
 
 
 def test_agreement() -> None:
     target = labels(400)
     found = local_variance(features()[:400], target, k=10, agreement=True)
     inner = brute_force.groups(brute_force.squares(features()[:400].numpy()), 10)
-    shares = [(target[[*i, *t]] == target[row]).sum().sub(1) / 9 for row, (i, t) in enumerate(inner)]
+    shares = [
+        (target[[*i, *t]] == target[row]).sum().sub(1) / 9 for row, (i, t) in enumerate(inner)
+    ]
     assert found.agreement is not None
     np.testing.assert_allclose(found.agreement, shares, atol=1e-6)
 
@@ -109,14 +130,16 @@ def test_every_source_gives_the_same(tmp_path: pytest.TempPathFactory) -> None:
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-12)
 
 
-def test_memory_maps_that_may_not_be_written_or_hold_bytes(tmp_path: pytest.TempPathFactory) -> None:
-    pictures = digits().train[0].reshape(-1, 64)[:300]
-    pictures = (pictures / pictures.max() * 16).round()
+def test_memory_maps_that_may_not_be_written_or_hold_bytes(
+    tmp_path: pytest.TempPathFactory,
+) -> None:
+    images = digits().train[0].reshape(-1, 64)[:300]
+    images = (images / images.max() * 16).round()
     for kind in ("uint8", "float32"):
-        np.save(f"{tmp_path}/{kind}.npy", pictures.numpy().astype(kind))
+        np.save(f"{tmp_path}/{kind}.npy", images.numpy().astype(kind))
         mapped = np.load(f"{tmp_path}/{kind}.npy", mmap_mode="r")
         for metric in ("euclidean", "cosine"):
-            wanted = local_variance(pictures, labels(300), k=7, metric=metric).variance  # type: ignore[arg-type]
+            wanted = local_variance(images, labels(300), k=7, metric=metric).variance  # type: ignore[arg-type]
             found = local_variance(mapped, labels(300), k=7, metric=metric).variance  # type: ignore[arg-type]
             torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 

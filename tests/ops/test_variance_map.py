@@ -29,7 +29,9 @@ def test_variance_at_places_is_that_of_brute_force(task: str, memory: int) -> No
     features, places = torch.randn(60, 3, generator=random), torch.randn(25, 3, generator=random)
     labels = torch.randint(0, 4, (60,), generator=random) * 3
     values = torch.randn(60, 2, generator=random)
-    target = {"classification": labels, "regression": values, "multilabel": (values > 0).float()}[task]
+    target = {"classification": labels, "regression": values, "multilabel": (values > 0).float()}[
+        task
+    ]
     rows = np.eye(10)[labels.numpy()] if task == "classification" else target.numpy().astype(float)
     found = variance_at(places, features, target, k=K, task=task, memory=memory)  # type: ignore[arg-type]
     expected = brute_force(places.double().numpy(), features.double().numpy(), rows, K)

@@ -61,13 +61,20 @@ def test_shuffling_moves_weights_along(density: str | None) -> None:
 
 
 def test_densities_of_a_gaussian() -> None:
-    rows = torch.randn(3000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3 + 1000
+    rows = (
+        torch.randn(3000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
+        + 1000
+    )
     truth = torch.distributions.Normal(1000.0, 3.0).log_prob(rows).sum(1)
     middle = truth > truth.quantile(0.2)
     from mindgap.ops.variance.local import local_variance
 
     square = local_variance(rows, rows, k=60).square_distance
-    for found in (neighbor_log_density(square, 60, 2), kernel_log_density(rows), mixture_log_density(rows, 2)):
+    for found in (
+        neighbor_log_density(square, 60, 2),
+        kernel_log_density(rows),
+        mixture_log_density(rows, 2),
+    ):
         assert (found - truth)[middle].abs().mean() < 0.2
         assert np.corrcoef(found, truth)[0, 1] > 0.95
 
@@ -78,15 +85,21 @@ def test_kernel_density_is_that_of_scikit_learn() -> None:
     rows = RANDOM.normal(size=(40, 3))
     rows = (rows - rows.mean(0)) / rows.std(0)
     wanted = [
-        KernelDensity(bandwidth=0.5).fit(np.delete(rows, i, 0)).score_samples(rows[i : i + 1])[0] for i in range(40)
+        KernelDensity(bandwidth=0.5).fit(np.delete(rows, i, 0)).score_samples(rows[i : i + 1])[0]
+        for i in range(40)
     ]
     np.testing.assert_allclose(kernel_log_density(torch.from_numpy(rows), 0.5), wanted, rtol=1e-9)
 
 
 def test_single_gaussian_is_in_closed_form() -> None:
     mixing = torch.tensor([[1.0, 0.0, 0.0], [0.5, 2.0, 0.0], [-1.0, 0.3, 3.0]], dtype=torch.float64)
-    rows = torch.randn(500, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) @ mixing.T
-    wanted = torch.distributions.MultivariateNormal(rows.mean(0), rows.T.cov(correction=0)).log_prob(rows)
+    rows = (
+        torch.randn(500, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        @ mixing.T
+    )
+    wanted = torch.distributions.MultivariateNormal(
+        rows.mean(0), rows.T.cov(correction=0)
+    ).log_prob(rows)
     torch.testing.assert_close(mixture_log_density(rows, 1), wanted, rtol=1e-4, atol=1e-3)
 
 
@@ -144,7 +157,9 @@ def test_deviations_equal_brute_force(outputs: int, copies: int) -> None:
 
 
 def test_equal_values_are_not_suspected() -> None:
-    found = local_variance(features(), torch.full((1000,), 3.7), k=5, task="regression", agreement=True)
+    found = local_variance(
+        features(), torch.full((1000,), 3.7), k=5, task="regression", agreement=True
+    )
     assert found.deviation is not None
     assert float(found.deviation.max()) == 0
 
@@ -156,7 +171,9 @@ def test_weights_serve_samplers_and_sample_weight() -> None:
     drawn = list(model.sampler(100, generator=torch.Generator().manual_seed(0)))
     assert len(drawn) == 100
     assert len(list(WeightedRandomSampler(model.weights_, 10))) == 10  # type: ignore[arg-type]
-    LogisticRegression(max_iter=2000).fit(features().numpy(), labels().numpy(), sample_weight=model.weights_)
+    LogisticRegression(max_iter=2000).fit(
+        features().numpy(), labels().numpy(), sample_weight=model.weights_
+    )
     with pytest.raises(InputError, match="fitted"):
         VarianceWeights().sampler()
 

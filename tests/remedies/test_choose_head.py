@@ -28,7 +28,9 @@ def test_arms_are_those_of_retrain_head(case: object) -> None:
         other = Subject(model, subject.loss, subject.train, subject.test, task=subject.task)
         assert found.errors[arm] == pytest.approx(other.errors("test").tolist())
     assert found.errors["as given"] == pytest.approx(subject.errors("test").tolist())
-    assert all(torch.equal(value, before[name]) for name, value in subject.model.state_dict().items())
+    assert all(
+        torch.equal(value, before[name]) for name, value in subject.model.state_dict().items()
+    )
     expected = stats.ttest_rel(found.errors["weighted"], found.errors["uniform"])
     if not np.isnan(expected.pvalue):
         assert found.against["weighted"].p_value == pytest.approx(expected.pvalue, rel=1e-6)
@@ -99,13 +101,38 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "model.py"
     file.write_text(MODEL)
     page, state = tmp_path / "head.html", tmp_path / "head.pt"
-    options = ["--ks", "3,6", "--max-weights", "2,10", "-q", "-o", str(state), "--report", str(page)]
+    options = [
+        "--ks",
+        "3,6",
+        "--max-weights",
+        "2,10",
+        "-q",
+        "-o",
+        str(state),
+        "--report",
+        str(page),
+    ]
     assert main(["head", f"{file}:make_subject", *options]) == 0
     assert "weighted by local variance" in capsys.readouterr().out
     net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
     net.load_state_dict(torch.load(state, weights_only=True))
-    assert "neighbours k" in page.read_text()
-    assert main(["head", f"{file}:make_subject", "--ks", "3", "--search", "random", "--trials", "4", "--json"]) == 0
+    assert "neighbors k" in page.read_text()
+    assert (
+        main(
+            [
+                "head",
+                f"{file}:make_subject",
+                "--ks",
+                "3",
+                "--search",
+                "random",
+                "--trials",
+                "4",
+                "--json",
+            ]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["chosen"]["k"] == 3
     assert len(found["rows"]) == 4

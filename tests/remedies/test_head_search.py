@@ -1,4 +1,4 @@
-"""Choosing the largest weight and the neighbours: on held-out train samples, in batches, equal to one by one."""
+"""Choosing the largest weight and the neighbors: on held-out training samples, in batches, equal to one by one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def test_variance_of_every_k_equals_its_own_search(decimals: int | None, task: s
     y = {"classification": labels(x), "regression": x.sum(1), "multilabel": (x > 0).float()}[task]
     by_k = VarianceByK(x, y, 30, task=task)
     for k in (2, 3, 7, 20, 30):
-        torch.testing.assert_close(by_k(k), local_variance(x, y, k=k, task=task).variance, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(
+            by_k(k), local_variance(x, y, k=k, task=task).variance, rtol=1e-12, atol=1e-14
+        )
     with pytest.raises(InputError, match="from 2 to 30"):
         by_k(31)
 
@@ -38,9 +40,13 @@ def test_scores_equal_heads_solved_one_by_one() -> None:
     assert (len(trial.features), len(trial.held_features)) == (38, 10)
     for (m, k), loss, error in zip(found.settings, found.loss, found.error, strict=True):
         v = local_variance(trial.features, trial.target, k=k).variance
-        head = solve_heads("softmax", trial.features, trial.target, 1 + (m - 1) * v / v.max(), outputs=3, l2=1e-3)
+        head = solve_heads(
+            "softmax", trial.features, trial.target, 1 + (m - 1) * v / v.max(), outputs=3, l2=1e-3
+        )
         outputs = head.outputs(trial.held_features)[0]
-        assert float(loss) == pytest.approx(float(F.cross_entropy(outputs, trial.held_target)), rel=1e-5)
+        assert float(loss) == pytest.approx(
+            float(F.cross_entropy(outputs, trial.held_target)), rel=1e-5
+        )
         assert float(error) == float((outputs.argmax(1) != trial.held_target).double().mean())
     assert bool(found.converged.all())
     assert bool((found.loss_error > 0).all())
@@ -53,9 +59,13 @@ def test_chooses_the_smallest_score(case: object) -> None:
     assert found.remedy == VarianceWeighting(max_weight=found.best[0], k=found.best[1])
     columns, lines, table = found.map("loss")
     assert (columns, lines, table.shape) == ([2.0, 10.0, 50.0], [3, 8], (2, 3))
-    assert float(table[lines.index(found.best[1]), columns.index(found.best[0])]) == float(found.loss[found.chosen])
+    assert float(table[lines.index(found.best[1]), columns.index(found.best[0])]) == float(
+        found.loss[found.chosen]
+    )
     assert len(found.table().rows) == 7
-    by_loss = search_head(case(torch.float32), max_weights=(2.0, 10.0, 50.0), ks=(3, 8), l2=1e-3, by="loss")
+    by_loss = search_head(
+        case(torch.float32), max_weights=(2.0, 10.0, 50.0), ks=(3, 8), l2=1e-3, by="loss"
+    )
     assert float(by_loss.loss[by_loss.chosen]) == float(by_loss.loss.min())
 
 
@@ -76,7 +86,8 @@ def test_validation_data_of_ones_own() -> None:
         "softmax",
         subject.features(),
         subject.targets(),
-        1 + 3 * (v := local_variance(subject.features(), subject.targets(), k=3).variance) / v.max(),
+        1
+        + 3 * (v := local_variance(subject.features(), subject.targets(), k=3).variance) / v.max(),
     )
     other = Subject(subject.model, subject.loss, (t, labels(t)))
     loss = F.cross_entropy(head.outputs(other.features())[0], labels(t))
@@ -87,7 +98,8 @@ def test_validation_data_of_ones_own() -> None:
 def test_random_draws_lie_between_the_ends_and_depend_on_the_seed() -> None:
     subject = mlp_classes(torch.float32)
     first, again, other = (
-        search_head(subject, max_weights=(2.0, 50.0), ks=(3, 12), method="random", trials=9, seed=s) for s in (1, 1, 2)
+        search_head(subject, max_weights=(2.0, 50.0), ks=(3, 12), method="random", trials=9, seed=s)
+        for s in (1, 1, 2)
     )
     assert first.settings == again.settings != other.settings
     assert all(2 <= m <= 50 and 3 <= k <= 12 for m, k in first.settings)
@@ -141,7 +153,9 @@ def test_optuna_itself_searches_and_goes_on() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     subject = mlp_classes(torch.float32)
     first, second = (
-        search_head(subject, max_weights=(2.0, 32.0), ks=(3, 7), method="optuna", trials=12, by="loss")
+        search_head(
+            subject, max_weights=(2.0, 32.0), ks=(3, 7), method="optuna", trials=12, by="loss"
+        )
         for _ in range(2)
     )
     assert first.settings == second.settings  # the sampler has our seed
@@ -149,7 +163,9 @@ def test_optuna_itself_searches_and_goes_on() -> None:
     assert first.loss[first.chosen] == first.loss.min()
     study = optuna.create_study(direction="minimize", sampler=optuna.samplers.RandomSampler(seed=1))
     for trials in (3, 4):
-        search_head(subject, max_weights=(2.0, 32.0), ks=(3, 7), method="optuna", trials=trials, study=study)
+        search_head(
+            subject, max_weights=(2.0, 32.0), ks=(3, 7), method="optuna", trials=trials, study=study
+        )
     assert len(study.trials) == 7
     assert all(trial.value is not None for trial in study.trials)
 

@@ -38,7 +38,8 @@ def network() -> nn.Module:
 def data(count: int = 8) -> list[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(1)
     return [
-        (torch.randn(9, 4, generator=generator), torch.randint(0, 3, (9,), generator=generator)) for _ in range(count)
+        (torch.randn(9, 4, generator=generator), torch.randint(0, 3, (9,), generator=generator))
+        for _ in range(count)
     ]
 
 
@@ -46,7 +47,9 @@ def loss_of(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return nn.functional.cross_entropy(model(batch[0]), batch[1])
 
 
-def by_closure(model: nn.Module, optimizer: PerturbedOptimizer, batch: tuple[Tensor, Tensor]) -> None:
+def by_closure(
+    model: nn.Module, optimizer: PerturbedOptimizer, batch: tuple[Tensor, Tensor]
+) -> None:
     def closure() -> Tensor:
         optimizer.zero_grad()
         loss = loss_of(model, batch)
@@ -56,21 +59,30 @@ def by_closure(model: nn.Module, optimizer: PerturbedOptimizer, batch: tuple[Ten
     optimizer.step(closure)
 
 
-def by_context(model: nn.Module, optimizer: PerturbedOptimizer, batch: tuple[Tensor, Tensor]) -> None:
+def by_context(
+    model: nn.Module, optimizer: PerturbedOptimizer, batch: tuple[Tensor, Tensor]
+) -> None:
     optimizer.zero_grad()
     with optimizer.perturbed():
         loss_of(model, batch).backward()
     optimizer.step()
 
 
-def run(model: nn.Module, optimizer: PerturbedOptimizer, batches: list[tuple[Tensor, Tensor]], one=by_closure) -> None:
+def run(
+    model: nn.Module,
+    optimizer: PerturbedOptimizer,
+    batches: list[tuple[Tensor, Tensor]],
+    one=by_closure,
+) -> None:
     for number, batch in enumerate(batches):
         one(model, optimizer, batch)
         if number % 3 == 2:
             optimizer.next_epoch()
 
 
-def pair(base: Callable[..., torch.optim.Optimizer] = BASES[0]) -> tuple[nn.Module, PerturbedOptimizer]:
+def pair(
+    base: Callable[..., torch.optim.Optimizer] = BASES[0],
+) -> tuple[nn.Module, PerturbedOptimizer]:
     model = network()
     return model, PerturbedOptimizer(base(model.parameters()), seed=3, **SETTINGS)
 
@@ -80,7 +92,9 @@ def same(left: nn.Module, right: nn.Module) -> bool:
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_closure_context_and_bare_core_take_the_same_steps(base: Callable[..., torch.optim.Optimizer]) -> None:
+def test_closure_context_and_bare_core_take_the_same_steps(
+    base: Callable[..., torch.optim.Optimizer],
+) -> None:
     (one, first), (two, second), three = pair(base), pair(base), network()
     core, plain = PerturbedStep(Perturbation(**SETTINGS), seed=3), base(three.parameters())
     run(one, first, data(), by_closure)
@@ -113,7 +127,7 @@ def test_differs_from_the_base_and_no_threshold_is_the_base() -> None:
     assert not same(plain, model)
 
 
-def test_batch_normalisation_moves_once_a_step() -> None:
+def test_batch_normalization_moves_once_a_step() -> None:
     model, optimizer = pair()
     run(model, optimizer, data(5))
     assert int(model[1].num_batches_tracked) == 5
@@ -181,7 +195,9 @@ def test_gradient_scaler_sees_unscaled_gradients_and_may_skip() -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=10_000)
     for number, batch in enumerate(data()):
         by_context(plain, optimizer, batch)
-        if number == 3:  # a gradient that overflows: the scaler skips, the next batch goes on as if nothing had been
+        if (
+            number == 3
+        ):  # a gradient that overflows: the scaler skips, the next batch goes on as if nothing had been
             state = copy.deepcopy(other.state_dict())
             statistics = copy.deepcopy(model[1].state_dict())
             other.zero_grad()
@@ -204,7 +220,9 @@ def test_gradient_scaler_sees_unscaled_gradients_and_may_skip() -> None:
 
 def test_under_autocast_the_perturbed_weights_are_used() -> None:
     model = network()
-    optimizer = PerturbedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), gamma=20.0, beta2=100.0)
+    optimizer = PerturbedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.01), gamma=20.0, beta2=100.0
+    )
     run(model, optimizer, data(3))
     inputs, _ = data(1)[0]
     model.eval()
@@ -218,7 +236,9 @@ def test_under_autocast_the_perturbed_weights_are_used() -> None:
 
 @pytest.mark.parametrize("base", [BASES[0], BASES[1]])
 @pytest.mark.parametrize("frozen", [True, False])
-def test_resumes_exactly_from_a_file(base: Callable[..., torch.optim.Optimizer], frozen: bool) -> None:
+def test_resumes_exactly_from_a_file(
+    base: Callable[..., torch.optim.Optimizer], frozen: bool
+) -> None:
     whole, optimizer = pair(base)
     whole[0].weight.requires_grad_(not frozen)
     run(whole, optimizer, data()[:4])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.remedy import Moment, Remedy
+from mindgap.core.remedy import Remedy, TrainingState
 from mindgap.remedies import ASAM, SAM
 
 REMEDIES = [SAM(radius=0.3), ASAM(radius=0.7, floor=0.05)]
@@ -21,8 +21,8 @@ def network(*extra: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), *extra, nn.Tanh(), nn.Linear(6, 3)).double()
 
 
-def moment_of(model: nn.Module) -> Moment:
-    return Moment(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+def moment_of(model: nn.Module) -> TrainingState:
+    return TrainingState(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
 
 
 def closure_of(model: nn.Module):
@@ -66,7 +66,7 @@ def test_equals_the_formula(remedy: Remedy) -> None:
 
 
 @pytest.mark.parametrize("remedy", REMEDIES)
-def test_batch_normalisation_moves_once(remedy: Remedy) -> None:
+def test_batch_normalization_moves_once(remedy: Remedy) -> None:
     model, plain = network(nn.BatchNorm1d(6)), network(nn.BatchNorm1d(6))
     remedy.backward(moment_of(model), closure_of(model))
     plain(INPUTS)
@@ -78,7 +78,9 @@ def test_batch_normalisation_moves_once(remedy: Remedy) -> None:
 @pytest.mark.parametrize("remedy", REMEDIES)
 def test_both_passes_drop_the_same_units(remedy: Remedy) -> None:
     model, seen = network(nn.Dropout(0.5)), []
-    model[1].register_forward_hook(lambda module, inputs, output: seen.append((output == 0).clone()))
+    model[1].register_forward_hook(
+        lambda module, inputs, output: seen.append((output == 0).clone())
+    )
     torch.manual_seed(4)
     closure_of(model)()
     after_one = torch.get_rng_state()
@@ -91,7 +93,11 @@ def test_both_passes_drop_the_same_units(remedy: Remedy) -> None:
 @pytest.mark.parametrize("remedy", REMEDIES)
 def test_weights_and_statistics_come_back_after_an_exception(remedy: Remedy) -> None:
     model = network(nn.BatchNorm1d(6))
-    kept, passes, closure = nn.utils.parameters_to_vector(model.parameters()).detach(), [], closure_of(model)
+    kept, passes, closure = (
+        nn.utils.parameters_to_vector(model.parameters()).detach(),
+        [],
+        closure_of(model),
+    )
 
     def failing() -> Tensor:
         passes.append(int(model[1].num_batches_tracked))

@@ -11,7 +11,7 @@ from cases import CASES, inputs, labels, mlp_classes, mlp_regression, multilabel
 from torch import nn
 
 from mindgap.core.errors import InputError, UnknownNameError
-from mindgap.core.remedy import Moment
+from mindgap.core.remedy import TrainingState
 from mindgap.core.subject import Subject
 from mindgap.jobs.head.choose import retrain_head
 from mindgap.ops.convex.heads import solve_heads
@@ -27,14 +27,22 @@ def equal(left: nn.Module, right: nn.Module) -> bool:
 
 
 def test_only_the_head_changes_and_it_is_the_weighted_optimum() -> None:
-    plain, treated = fit(recipe()), fit(recipe(), [VarianceWeighting(k=6, max_weight=30.0, l2=1e-3)])
+    plain, treated = (
+        fit(recipe()),
+        fit(recipe(), [VarianceWeighting(k=6, max_weight=30.0, l2=1e-3)]),
+    )
     *body, weight, bias = plain.model.state_dict()
-    assert all(torch.equal(plain.model.state_dict()[name], treated.model.state_dict()[name]) for name in body)
+    assert all(
+        torch.equal(plain.model.state_dict()[name], treated.model.state_dict()[name])
+        for name in body
+    )
     features = plain.subject().features()
     target = plain.subject().targets()
     v = local_variance(features, target, k=6).variance
     best = solve_heads("softmax", features, target, 1 + 29 * v / v.max(), l2=1e-3)
-    torch.testing.assert_close(treated.model.state_dict()[weight], best.weight[0].float(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        treated.model.state_dict()[weight], best.weight[0].float(), rtol=1e-4, atol=1e-5
+    )
     logits = treated.model(features.new_tensor(plain.subject().train.inputs[0].numpy()))
     torch.testing.assert_close(logits, best.outputs(features)[0].float(), rtol=1e-4, atol=1e-4)
     assert bias in treated.model.state_dict()
@@ -52,18 +60,27 @@ def test_never_sees_the_test_data() -> None:
 
 def test_controls_have_the_same_path_and_other_weights() -> None:
     subject = mlp_classes(torch.float32)
-    found = {name: retrain_head(subject, k=5, control=name, seed=1) for name in ("none", "uniform", "permuted")}
+    found = {
+        name: retrain_head(subject, k=5, control=name, seed=1)
+        for name in ("none", "uniform", "permuted")
+    }
     assert torch.equal(found["uniform"].weights, torch.ones(48, dtype=torch.float64))
     assert torch.equal(found["none"].weights.sort().values, found["permuted"].weights.sort().values)
     assert not torch.equal(found["none"].weights, found["permuted"].weights)
     assert not equal(found["none"].model, found["permuted"].model)
-    assert equal(found["permuted"].model, retrain_head(subject, k=5, control="permuted", seed=1).model)
-    assert not equal(found["permuted"].model, retrain_head(subject, k=5, control="permuted", seed=2).model)
+    assert equal(
+        found["permuted"].model, retrain_head(subject, k=5, control="permuted", seed=1).model
+    )
+    assert not equal(
+        found["permuted"].model, retrain_head(subject, k=5, control="permuted", seed=2).model
+    )
 
 
 def test_largest_weight_of_one_is_the_uniform_control() -> None:
     subject = mlp_classes(torch.float32)
-    assert equal(retrain_head(subject, max_weight=1.0).model, retrain_head(subject, control="uniform").model)
+    assert equal(
+        retrain_head(subject, max_weight=1.0).model, retrain_head(subject, control="uniform").model
+    )
 
 
 def test_scale_of_the_weights_does_not_move_the_optimum() -> None:
@@ -106,7 +123,10 @@ def test_small_batches_tend_to_the_exact_optimum() -> None:
 
 @pytest.mark.parametrize("start", ["trained", "fresh"])
 def test_small_batches_depend_on_the_seed_alone(start: str) -> None:
-    subject, settings = mlp_classes(torch.float32), {"solver": "minibatch", "epochs": 2, "start": start}
+    subject, settings = (
+        mlp_classes(torch.float32),
+        {"solver": "minibatch", "epochs": 2, "start": start},
+    )
     state = torch.get_rng_state()
     first, again, other = (retrain_head(subject, seed=seed, **settings).model for seed in (1, 1, 2))
     assert equal(first, again)
@@ -116,7 +136,9 @@ def test_small_batches_depend_on_the_seed_alone(start: str) -> None:
 
 def test_log_softmax_and_likelihood_are_a_softmax() -> None:
     subject = mlp_classes(torch.float32)
-    tail = Subject(nn.Sequential(copy.deepcopy(subject.model), nn.LogSoftmax(1)), nn.NLLLoss(), subject.train)
+    tail = Subject(
+        nn.Sequential(copy.deepcopy(subject.model), nn.LogSoftmax(1)), nn.NLLLoss(), subject.train
+    )
     left, right = retrain_head(subject), retrain_head(tail)
     assert right.head.startswith("0.")
     for one, two in zip(left.model.parameters(), right.model.parameters(), strict=True):
@@ -139,7 +161,9 @@ def test_leaves_the_given_model_alone_and_loads_back_into_its_class() -> None:
     subject = CASES["convolution"](torch.float32)
     before = copy.deepcopy(subject.model.state_dict())
     found = retrain_head(subject, k=5)
-    assert all(torch.equal(before[name], value) for name, value in subject.model.state_dict().items())
+    assert all(
+        torch.equal(before[name], value) for name, value in subject.model.state_dict().items()
+    )
     assert found.head == "head.2"
     assert found.features.shape == (48, 36)
     twin = type(subject.model)()
@@ -151,7 +175,11 @@ def test_leaves_the_given_model_alone_and_loads_back_into_its_class() -> None:
 def test_takes_a_module_a_subject_or_what_fit_returns() -> None:
     fitted = fit(recipe())
     data = recipe().train
-    models = [retrain_head(fitted, k=5), retrain_head(fitted.subject(), k=5), retrain_head(fitted.model, data, k=5)]
+    models = [
+        retrain_head(fitted, k=5),
+        retrain_head(fitted.subject(), k=5),
+        retrain_head(fitted.model, data, k=5),
+    ]
     assert equal(models[0].model, models[1].model)
     assert equal(models[1].model, models[2].model)
     np.testing.assert_array_equal(models[0].weights, models[2].weights)
@@ -175,7 +203,9 @@ def test_goes_with_other_remedies() -> None:
         ({"head": "nowhere"}, InputError, "head must name a linear layer"),
     ],
 )
-def test_says_what_is_wrong(settings: dict[str, object], error: type[Exception], words: str) -> None:
+def test_says_what_is_wrong(
+    settings: dict[str, object], error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         retrain_head(mlp_classes(torch.float32), **settings)
 
@@ -184,5 +214,7 @@ def test_needs_the_data() -> None:
     with pytest.raises(InputError, match="without data"):
         retrain_head(nn.Linear(2, 2))
     model = nn.Linear(2, 2)
-    with pytest.raises(InputError, match="must see the train data"):
-        VarianceWeighting().finish(Moment(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=1.0)))
+    with pytest.raises(InputError, match="must see the training data"):
+        VarianceWeighting().finish(
+            TrainingState(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=1.0))
+        )

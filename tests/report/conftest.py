@@ -29,7 +29,9 @@ def subject():
 
 @pytest.fixture(scope="session")
 def report(subject):
-    return examine(subject, measures=["gap", "margin", "parameter-norm", "train-loss"], hardest=6)
+    return examine(
+        subject, measures=["gap", "margin", "parameter-norm", "training-loss"], hardest=6
+    )
 
 
 @pytest.fixture(scope="session")
@@ -41,4 +43,6 @@ def regression():
     with torch.no_grad():
         model.weight.zero_()[0, 0] = 1.0
         model.bias.zero_()
-    return Subject(model, "mse", (inputs[:40], targets[:40]), (inputs[40:], targets[40:]), name="line")
+    return Subject(
+        model, "mse", (inputs[:40], targets[:40]), (inputs[40:], targets[40:]), name="line"
+    )

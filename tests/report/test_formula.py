@@ -11,7 +11,13 @@ def test_every_formula_of_the_house_becomes_mathml(name):
 
 
 @pytest.mark.parametrize(
-    "latex", [r"\text{<script>alert(1)</script>}", r"\href{javascript:alert(1)}{x}", r"\frac{", r"\text{<!-- -->}"]
+    "latex",
+    [
+        r"\text{<script>alert(1)</script>}",
+        r"\href{javascript:alert(1)}{x}",
+        r"\frac{",
+        r"\text{<!-- -->}",
+    ],
 )
 def test_what_is_broken_or_not_mathml_is_shown_as_source(latex):
     found = mathml(latex)

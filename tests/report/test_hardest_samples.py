@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from mindgap.core.subject import Subject
-from mindgap.ops.images import LARGEST_SIDE, as_pictures, png
+from mindgap.ops.images import LARGEST_SIDE, as_images, png
 from mindgap.report.sections.samples import hardest
 
 
@@ -17,34 +17,36 @@ def opened(address):
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_png_holds_the_pixels(channels):
-    pixels = torch.randint(0, 256, (channels, 5, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    picture = Image.open(io.BytesIO(png(pixels)))
-    read = torch.from_numpy(np.array(picture)).reshape(5, 7, channels).permute(2, 0, 1)
-    assert picture.size == (7, 5)
+    pixels = torch.randint(
+        0, 256, (channels, 5, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    image = Image.open(io.BytesIO(png(pixels)))
+    read = torch.from_numpy(np.array(image)).reshape(5, 7, channels).permute(2, 0, 1)
+    assert image.size == (7, 5)
     assert torch.equal(read, pixels)
 
 
 def test_pixels_from_zero_to_one_keep_their_brightness():
-    (address,) = as_pictures(torch.full((1, 1, 4, 4), 0.5))
+    (address,) = as_images(torch.full((1, 1, 4, 4), 0.5))
     assert opened(address).getpixel((0, 0)) == 128
 
 
 def test_standardized_pixels_are_stretched():
-    picture = opened(as_pictures(torch.tensor([-2.0, 2.0, 0.0, 0.0]).reshape(1, 1, 2, 2))[0])
-    assert [picture.getpixel((x, 0)) for x in (0, 1)] == [0, 255]
+    image = opened(as_images(torch.tensor([-2.0, 2.0, 0.0, 0.0]).reshape(1, 1, 2, 2))[0])
+    assert [image.getpixel((x, 0)) for x in (0, 1)] == [0, 255]
 
 
 def test_whole_numbers_up_to_255_are_bytes():
-    assert opened(as_pictures(torch.full((1, 1, 2, 2), 200.0))[0]).getpixel((0, 0)) == 200
+    assert opened(as_images(torch.full((1, 1, 2, 2), 200.0))[0]).getpixel((0, 0)) == 200
 
 
-def test_large_pictures_are_thinned():
-    assert max(opened(as_pictures(torch.rand(1, 3, 400, 300))[0]).size) <= LARGEST_SIDE
+def test_large_images_are_thinned():
+    assert max(opened(as_images(torch.rand(1, 3, 400, 300))[0]).size) <= LARGEST_SIDE
 
 
 @pytest.mark.parametrize("shape", [(2, 8), (2, 4, 8, 8), (2, 8, 8), (2, 3, 1, 8)])
-def test_other_shapes_are_no_pictures(shape):
-    assert as_pictures(torch.zeros(shape)) == []
+def test_other_shapes_are_no_images(shape):
+    assert as_images(torch.zeros(shape)) == []
 
 
 def test_the_hardest_test_samples_come_first(subject):
@@ -55,14 +57,16 @@ def test_the_hardest_test_samples_come_first(subject):
     assert first.which == "test"
     assert first.target == str(int(subject.targets("test")[first.index]))
     assert first.prediction == str(int(subject.predictions("test")[first.index]))
-    assert first.confidence == pytest.approx(float(subject.outputs("test")[first.index].softmax(0).max()), rel=1e-5)
-    assert opened(first.picture).size == (8, 8)
+    assert first.confidence == pytest.approx(
+        float(subject.outputs("test")[first.index].softmax(0).max()), rel=1e-5
+    )
+    assert opened(first.image).size == (8, 8)
 
 
 def test_vectors_are_rows_and_regressions_have_no_confidence(regression):
     sample = hardest(regression, 1)[0]
     assert sample.confidence is None
-    assert sample.picture == ""
+    assert sample.image == ""
     assert (len(sample.values), sample.more) == (12, 8)
 
 

@@ -6,13 +6,23 @@ import urllib.parse
 
 import pytest
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 OFF = ("gpu", "quic", "background-networking", "component-update", "sync", "extensions")
-QUIET = ["--headless", "--no-sandbox", "--no-first-run", "--virtual-time-budget=8000", *(f"--disable-{x}" for x in OFF)]
+QUIET = [
+    "--headless",
+    "--no-sandbox",
+    "--no-first-run",
+    "--virtual-time-budget=8000",
+    *(f"--disable-{x}" for x in OFF),
+]
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH"),
+    pytest.mark.skipif(
+        BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH"
+    ),
 ]
 
 
@@ -21,10 +31,27 @@ def seen(report, tmp_path_factory):
     """The page after its scripts ran, what the console said and which addresses were asked for."""
     folder = tmp_path_factory.mktemp("browser")
     page, log = report.save(folder / "report.html"), folder / "net.json"
-    places = [f"--user-data-dir={folder / 'profile'}", f"--log-net-log={log}", "--host-resolver-rules=MAP * ~NOTFOUND"]
-    command = [BROWSER, *QUIET, *places, "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()]
+    places = [
+        f"--user-data-dir={folder / 'profile'}",
+        f"--log-net-log={log}",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+    ]
+    command = [
+        BROWSER,
+        *QUIET,
+        *places,
+        "--enable-logging=stderr",
+        "--v=0",
+        "--dump-dom",
+        page.as_uri(),
+    ]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=True, env={**os.environ, "LANG": "C"}
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "LANG": "C"},
     )
     return done.stdout, done.stderr, log.read_text(encoding="utf-8")
 
@@ -44,10 +71,14 @@ def test_no_address_is_asked_for_by_the_page(seen):
     """What is left in the log are the browser's own calls to its maker, which lead nowhere here."""
     _, _, log = seen
     asked = [
-        str(event["params"]["url"]) for event in json.loads(_closed(log))["events"] if "url" in event.get("params", {})
+        str(event["params"]["url"])
+        for event in json.loads(_closed(log))["events"]
+        if "url" in event.get("params", {})
     ]
     hosts = {urllib.parse.urlsplit(url).hostname for url in asked if url.startswith("http")}
-    assert not [host for host in hosts if not host.endswith(("google.com", "googleapis.com", "gvt1.com"))]
+    assert not [
+        host for host in hosts if not host.endswith(("google.com", "googleapis.com", "gvt1.com"))
+    ]
 
 
 def _closed(log):

@@ -42,7 +42,11 @@ def test_decode_leaves_out_what_it_does_not_know():
 
 def test_facts(report, subject):
     facts = report.facts
-    assert (facts.train_samples, facts.test_samples, facts.parameters) == (200, 500, 64 * 32 + 32 + 32 * 10 + 10)
+    assert (facts.train_samples, facts.test_samples, facts.parameters) == (
+        200,
+        500,
+        64 * 32 + 32 + 32 * 10 + 10,
+    )
     assert facts.test_error == subject.mean_error("test")
     assert facts.baseline == pytest.approx(1 - 21 / 200, abs=0.02)
     assert facts.overlap == 0
@@ -51,7 +55,9 @@ def test_facts(report, subject):
 
 def test_the_baseline_of_a_regression_is_the_variance(regression):
     report = examine(regression, measures=(), bounds=())
-    assert report.facts.baseline == pytest.approx(float(regression.targets("train").var(unbiased=False)), rel=1e-5)
+    assert report.facts.baseline == pytest.approx(
+        float(regression.targets("train").var(unbiased=False)), rel=1e-5
+    )
 
 
 def test_results_by_name(report):
@@ -82,7 +88,8 @@ def test_spread_and_classes_count_every_sample(report, subject):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "beginning"), [(".html", "<!doctype html>"), (".json", "{"), (".md", "# a "), (".txt", "a <b>")]
+    ("suffix", "beginning"),
+    [(".html", "<!doctype html>"), (".json", "{"), (".md", "# a "), (".txt", "a <b>")],
 )
 def test_save_writes_by_suffix_and_leaves_nothing_else(report, tmp_path, suffix, beginning):
     path = tmp_path / "new" / f"report{suffix}"
@@ -104,7 +111,9 @@ def test_an_unwritable_path_is_one_sentence(report, tmp_path):
         report.save(tmp_path / "file" / "report.json")
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"schema": 2, "kind": "report"}', '{"schema": 1, "kind": "report"}'])
+@pytest.mark.parametrize(
+    "text", ["", "[1]", '{"schema": 2, "kind": "report"}', '{"schema": 1, "kind": "report"}']
+)
 def test_other_files_are_refused(text):
     with pytest.raises(InputError, match="A report must"):
         Report.from_json(text)
@@ -115,7 +124,9 @@ def test_details_that_are_not_numbers_make_no_layers():
     from mindgap.report.report import layers_of
 
     details = {"by_tensor": {"a": "text"}, "by_layer": {}}
-    card = Card(result=Result(name="x", family="measure", value=1.0, details=details), title="X", summary="")
+    card = Card(
+        result=Result(name="x", family="measure", value=1.0, details=details), title="X", summary=""
+    )
     assert layers_of([card]) == ()
 
 
@@ -123,8 +134,13 @@ def test_multilabel(tmp_path):
     from mindgap.core.subject import Subject
 
     generator = torch.Generator().manual_seed(0)
-    inputs, targets = torch.randn(40, 5, generator=generator), torch.randint(0, 2, (40, 3), generator=generator).float()
-    subject = Subject(torch.nn.Linear(5, 3), "bce", (inputs[:20], targets[:20]), (inputs[20:], targets[20:]))
+    inputs, targets = (
+        torch.randn(40, 5, generator=generator),
+        torch.randint(0, 2, (40, 3), generator=generator).float(),
+    )
+    subject = Subject(
+        torch.nn.Linear(5, 3), "bce", (inputs[:20], targets[:20]), (inputs[20:], targets[20:])
+    )
     report = examine(subject)
     assert report.facts.rate
     assert 0 < report.facts.baseline <= 0.5

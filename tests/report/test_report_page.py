@@ -61,7 +61,9 @@ def test_nothing_is_requested_from_anywhere(body):
     reader = Reader(body)
     assert all(link.startswith("#") for link in reader.links)
     assert all(source.startswith("data:image/png;base64,") for source in reader.sources)
-    assert not re.search(r"url\(|@import|<link|<iframe|fetch\(|XMLHttpRequest|plotlyServerURL", body)
+    assert not re.search(
+        r"url\(|@import|<link|<iframe|fetch\(|XMLHttpRequest|plotlyServerURL", body
+    )
     assert "default-src 'none'" in body
     outside = set(re.findall(r"https?://[^\"' <>]+", body))
     assert outside <= {"http://www.w3.org/1998/Math/MathML"}
@@ -70,7 +72,11 @@ def test_nothing_is_requested_from_anywhere(body):
 def test_a_users_name_is_escaped_everywhere(body, report):
     assert "<script>alert" in report.title
     assert "<script>alert" not in body
-    assert body.count("<script") == body.count("</script>") == 2 + body.count('<script type="application/json"')
+    assert (
+        body.count("<script")
+        == body.count("</script>")
+        == 2 + body.count('<script type="application/json"')
+    )
     assert "&lt;script&gt;alert(1)" in body
 
 
@@ -88,7 +94,9 @@ def test_the_page_can_be_read_without_eyes(body, report):
     assert len(reader.images) == len(looked_at) == 12
     assert all(image["alt"] for image in reader.images)
     assert body.count("<caption>") == body.count("<table>") == 2
-    assert len(re.findall(r'class="plot" id="[^"]+" role="img" aria-label="[^"]+"', body)) == body.count('class="plot"')
+    assert len(
+        re.findall(r'class="plot" id="[^"]+" role="img" aria-label="[^"]+"', body)
+    ) == body.count('class="plot"')
 
 
 def test_a_saved_report_gives_the_same_page(page, report, tmp_path):
@@ -120,7 +128,9 @@ def test_the_notebook_gets_a_small_table(report):
 
 
 @pytest.mark.parametrize("package", ["plotly", "latex2mathml"])
-def test_a_missing_package_is_one_sentence_and_the_rest_works(report, tmp_path, monkeypatch, package):
+def test_a_missing_package_is_one_sentence_and_the_rest_works(
+    report, tmp_path, monkeypatch, package
+):
     from mindgap.report.html import mathml
 
     real = errors.importlib.import_module
@@ -132,7 +142,9 @@ def test_a_missing_package_is_one_sentence_and_the_rest_works(report, tmp_path, 
 
     mathml.cache_clear()
     monkeypatch.setattr(errors.importlib, "import_module", without)
-    with pytest.raises(MissingExtraError, match=rf"package '{package}', which is not installed.*mindgap\[report\]"):
+    with pytest.raises(
+        MissingExtraError, match=rf"package '{package}', which is not installed.*mindgap\[report\]"
+    ):
         report.save(tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
     assert report.save(tmp_path / "report.txt").exists()

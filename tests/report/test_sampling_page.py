@@ -1,4 +1,4 @@
-"""The page of a sampling: the right picture, true counts, and nothing that a user's words can break."""
+"""The page of a sampling: the right image, true counts, and nothing that a user's words can break."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from mindgap.report.pages.sampling_figures import cloud_of, densities, heat_map
 from mindgap.sampling import Box, Draw, Simplex, TaylorSampler
 from mindgap.sampling.proposal import carried
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 OFF = ("gpu", "quic", "background-networking", "component-update", "sync", "extensions")
 NASTY = "a <b>bold</b> </script><script>alert(1)</script>"
 
@@ -33,7 +35,9 @@ def ran(dimension: int, **settings: object) -> TaylorSampler:
 
 
 def drawn(html: str) -> dict:
-    found = re.findall(r'<script type="application/json" id="plot-points-data">(.*?)</script>', html, re.S)
+    found = re.findall(
+        r'<script type="application/json" id="plot-points-data">(.*?)</script>', html, re.S
+    )
     assert len(found) == 1
     return json.loads(found[0])
 
@@ -50,7 +54,9 @@ def test_one_input() -> None:
     assert figure["layout"]["xaxis"]["title"]["text"] == "heat"
     (_, (x, interest), _), (_, (_, density), _) = densities(sampler, sampler.interests())
     exact = sampler.interest.anywhere(steep, torch.tensor(x, dtype=torch.float64)[:, None])
-    torch.testing.assert_close(torch.tensor(interest).double(), exact / exact.max(), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        torch.tensor(interest).double(), exact / exact.max(), rtol=1e-3, atol=1e-4
+    )
     assert max(density) == 1
 
 
@@ -103,7 +109,12 @@ def test_counts_and_reasons() -> None:
     assert "<b>bold" not in html
     assert "alert(1)</script>" not in html
     assert "4 points" in html
-    assert [trace["name"] for trace in drawn(html)["data"][1:]] == ["given", "start", "failed", "pending"]
+    assert [trace["name"] for trace in drawn(html)["data"][1:]] == [
+        "given",
+        "start",
+        "failed",
+        "pending",
+    ]
 
 
 def test_pages_without_values_or_points() -> None:
@@ -130,7 +141,10 @@ def test_settings_in_words() -> None:
     assert said["Domain"] == "simplex: a from 0 to 1, b from 0 to 1"
     assert said["Start"] == "4 points, a grid"
     assert "among the 5 nearest points" in said["Interest"]
-    assert said["Interest counts"].replace("\u00a0", " ") == "as it stands; 25 % of the points are uniform"
+    assert (
+        said["Interest counts"].replace("\u00a0", " ")
+        == "as it stands; 25 % of the points are uniform"
+    )
 
 
 def test_the_page_asks_the_network_for_nothing(tmp_path: Path) -> None:
@@ -141,9 +155,11 @@ def test_the_page_asks_the_network_for_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH")
+@pytest.mark.skipif(
+    BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH"
+)
 @pytest.mark.parametrize("dimension", [1, 2, 4])
-def test_the_picture_is_drawn_in_a_browser(dimension: int, tmp_path: Path) -> None:
+def test_the_image_is_drawn_in_a_browser(dimension: int, tmp_path: Path) -> None:
     page = sampling_page(ran(dimension), tmp_path / "page.html")
     words = [
         "--headless",
@@ -152,7 +168,13 @@ def test_the_picture_is_drawn_in_a_browser(dimension: int, tmp_path: Path) -> No
         "--virtual-time-budget=8000",
         *(f"--disable-{x}" for x in OFF),
     ]
-    command = [BROWSER, *words, f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--dump-dom"]
+    command = [
+        BROWSER,
+        *words,
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--enable-logging=stderr",
+        "--dump-dom",
+    ]
     done = subprocess.run(
         [*command, page.as_uri()],
         capture_output=True,

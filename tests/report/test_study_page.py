@@ -10,7 +10,15 @@ CHART = {
     "title": "Error against width",
     "x_label": "width",
     "y_label": "test error",
-    "series": [{"name": "plain </script>", "x": [1, 2], "y": [0.3, 0.2], "low": [0.2, 0.1], "high": [0.4, 0.3]}],
+    "series": [
+        {
+            "name": "plain </script>",
+            "x": [1, 2],
+            "y": [0.3, 0.2],
+            "low": [0.2, 0.1],
+            "high": [0.4, 0.3],
+        }
+    ],
 }
 
 
@@ -43,7 +51,14 @@ def body(path):
 
 def test_the_page_holds_table_chart_paper_and_cost(tmp_path):
     text = body(study_page(results(), tmp_path / "study.html"))
-    for words in ("Widths &lt;b&gt;", "Two seeds.", "0.31", "ValueError: too wide", "1 min 30 s", "1 of 2 trials"):
+    for words in (
+        "Widths &lt;b&gt;",
+        "Two seeds.",
+        "0.31",
+        "ValueError: too wide",
+        "1 min 30 s",
+        "1 of 2 trials",
+    ):
         assert words in text
     assert text.count('class="plot"') == 1
     assert "plain </script>" not in text
@@ -52,7 +67,11 @@ def test_the_page_holds_table_chart_paper_and_cost(tmp_path):
 
 def test_a_complete_study_without_charts(tmp_path):
     table = {**results()["table"], "charts": [], "notes": []}
-    text = body(study_page(results(table=table, trials=[{"status": "done"}], expected={}), tmp_path / "study.html"))
+    text = body(
+        study_page(
+            results(table=table, trials=[{"status": "done"}], expected={}), tmp_path / "study.html"
+        )
+    )
     assert "Incomplete" not in text
     assert 'class="plot"' not in text
     assert "The paper" not in text
@@ -60,7 +79,11 @@ def test_a_complete_study_without_charts(tmp_path):
 
 @pytest.mark.parametrize(("columns", "dense"), [(8, False), (9, True)])
 def test_wide_tables_are_set_closer(tmp_path, columns, dense):
-    table = {**results()["table"], "columns": [f"c{k}" for k in range(columns)], "rows": [["+1 [0, 2]"] * columns]}
+    table = {
+        **results()["table"],
+        "columns": [f"c{k}" for k in range(columns)],
+        "rows": [["+1 [0, 2]"] * columns],
+    }
     text = body(study_page(results(table=table), tmp_path / "study.html"))
     assert ('class="plain dense"' in text) is dense
     assert "+1 [0,\u00a02]" in text

@@ -19,7 +19,9 @@ from mindgap.report.pages.study import study_chart, study_html
 from mindgap.report.pages.surface import FLOOR_SCALE, SCALE, levels, surface_words
 from mindgap.report.pages.surface_still import MOST, View, _tint, surface_still
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 OFF = ("gpu", "quic", "background-networking", "component-update", "sync", "extensions")
 QUIET = [
     "--headless",
@@ -43,7 +45,10 @@ def chart(**changes: Any) -> dict[str, Any]:
         "z": z,
         "color": [[abs(value) for value in row] for row in z],
         "floor": [[value + 10 for value in row] for row in z],
-        "marks": [{"x": 0.1, "y": -0.9, "name": NASTY, "color": "#009E73"}, {"x": 2.0, "y": 3.0, "name": "peak"}],
+        "marks": [
+            {"x": 0.1, "y": -0.9, "name": NASTY, "color": "#009E73"},
+            {"x": 2.0, "y": 3.0, "name": "peak"},
+        ],
         "x_label": "w₁",
         "y_label": "w₂",
         "z_label": "loss",
@@ -79,18 +84,29 @@ def test_surface_floor_and_marks_stand_where_they_belong() -> None:
     assert line["name"] == "low &lt;b&gt; &lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;"
 
 
-def test_heights_above_the_top_are_cut_off_and_colours_tell_the_rest_apart() -> None:
+def test_heights_above_the_top_are_cut_off_and_colors_tell_the_rest_apart() -> None:
     whole, cut = study_chart(chart()), study_chart(chart(top=3.0))
-    assert cut["layout"]["scene"]["zaxis"]["range"][1] == 3 < 7 < whole["layout"]["scene"]["zaxis"]["range"][1]
+    assert (
+        cut["layout"]["scene"]["zaxis"]["range"][1]
+        == 3
+        < 7
+        < whole["layout"]["scene"]["zaxis"]["range"][1]
+    )
     assert [(trace["cmin"], trace["cmax"]) for trace in whole["data"][:2]] == [(0, 7), (9, 17)]
     assert [(trace["cmin"], trace["cmax"]) for trace in cut["data"][:2]] == [(0, 3), (9, 13)]
     assert cut["data"][0]["customdata"] == chart()["floor"]
-    faces = [str(surface_still(given)).count("<path") for given in (chart(), chart(top=3.0), chart(top=-0.5))]
+    faces = [
+        str(surface_still(given)).count("<path")
+        for given in (chart(), chart(top=3.0), chart(top=-0.5))
+    ]
     assert faces[2] < faces[1] <= faces[0]
 
 
 def test_holes_are_left_out_everywhere() -> None:
-    holes = [[math.nan if a > 1 else None if b > 2 else a + b for a in chart()["x"]] for b in chart()["y"]]
+    holes = [
+        [math.nan if a > 1 else None if b > 2 else a + b for a in chart()["x"]]
+        for b in chart()["y"]
+    ]
     given = chart(z=holes, color=None)
     assert levels(given)[:2] == (-3, 2)
     assert "height loss from -3 to 2" in surface_words(given)
@@ -101,7 +117,7 @@ def test_holes_are_left_out_everywhere() -> None:
 def test_words_for_those_who_cannot_see() -> None:
     words = surface_words(chart())
     assert words.startswith(
-        "Surface over w₁ and w₂: height loss from -1 to 7; colour Ψ from 0 to 7; colour of the floor"
+        "Surface over w₁ and w₂: height loss from -1 to 7; color Ψ from 0 to 7; color of the floor"
     )
     assert "peak at 2, 3, height 7" in words
 
@@ -126,31 +142,33 @@ def test_a_surface_without_a_number_is_told() -> None:
         study_chart(chart(z=[[None] * 5] * 4))
 
 
-def test_the_still_picture_is_sound_svg() -> None:
-    picture = ET.fromstring(str(surface_still(chart())))
-    cells = picture.findall(f".//{SVG}path")
+def test_the_still_image_is_sound_svg() -> None:
+    image = ET.fromstring(str(surface_still(chart())))
+    cells = image.findall(f".//{SVG}path")
     assert len(cells) == 2 * 4 * 3 + 2 + 1  # floor and surface, two marks, the axes
-    assert next(text.text for text in picture.iter(f"{SVG}text")) == NASTY
-    corners = [float(number) for cell in cells for number in re.findall(r"\d+\.\d", cell.attrib["d"])]
+    assert next(text.text for text in image.iter(f"{SVG}text")) == NASTY
+    corners = [
+        float(number) for cell in cells for number in re.findall(r"\d+\.\d", cell.attrib["d"])
+    ]
     assert min(corners) >= 0
     assert max(corners) <= 760
 
 
-def test_the_still_picture_stays_small() -> None:
+def test_the_still_image_stays_small() -> None:
     many = [k / 200 for k in range(201)]
     z = [[a * b for a in many] for b in many]
-    picture = str(surface_still({"x": many, "y": many, "z": z}))
-    assert picture.count("<path") <= MOST**2 + 1
-    assert len(picture) < 300_000
+    image = str(surface_still({"x": many, "y": many, "z": z}))
+    assert image.count("<path") <= MOST**2 + 1
+    assert len(image) < 300_000
 
 
 def test_nearer_means_drawn_later() -> None:
     view = View(chart())
     assert view.away(-2, -1, 0) < view.away(0, 0, 0) < view.away(2, 3, 0)
-    assert view(0, 0, 5)[1] < view(0, 0, 0)[1]  # higher is further up, and pictures count downwards
+    assert view(0, 0, 5)[1] < view(0, 0, 0)[1]  # higher is further up, and images count downwards
 
 
-def test_colours_between_two_stops() -> None:
+def test_colors_between_two_stops() -> None:
     assert [_tint(share, SCALE) for share in (-1, 0, 0.25, 1, 2)] == [
         "#440154",
         "#440154",
@@ -162,7 +180,7 @@ def test_colours_between_two_stops() -> None:
     assert _tint(1.0, FLOOR_SCALE) == "#faf6ee"
 
 
-def test_the_page_carries_words_and_picture_and_stays_closed(tmp_path: Path) -> None:
+def test_the_page_carries_words_and_image_and_stays_closed(tmp_path: Path) -> None:
     text = page(chart(), tmp_path).read_text(encoding="utf-8")
     assert "Marked: low &lt;b&gt;" in text
     assert " data-still><svg" in text
@@ -174,9 +192,18 @@ def test_the_page_carries_words_and_picture_and_stays_closed(tmp_path: Path) -> 
 
 def seen(path: Path, folder: Path, *flags: str) -> str:
     """The page's elements after its scripts ran."""
-    command = [str(BROWSER), *QUIET, *flags, f"--user-data-dir={folder / 'profile'}", "--dump-dom", path.as_uri()]
+    command = [
+        str(BROWSER),
+        *QUIET,
+        *flags,
+        f"--user-data-dir={folder / 'profile'}",
+        "--dump-dom",
+        path.as_uri(),
+    ]
     environment = {**os.environ, "LANG": "C"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=True, env=environment
+    )
     return done.stdout
 
 
@@ -200,15 +227,19 @@ const ready = setInterval(async () => {
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH")
+@pytest.mark.skipif(
+    BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH"
+)
 def test_keys_turn_it_in_a_browser(tmp_path: Path) -> None:
     dom = seen(page(chart(), tmp_path, KEYS), tmp_path, "--enable-unsafe-swiftshader")
     if "data-seen" not in dom and "<svg" in dom.partition('id="plot-chart-0"')[2][:600]:
-        pytest.skip("this browser has no WebGL, so that the still picture stays")
+        pytest.skip("this browser has no WebGL, so that the still image stays")
     found = re.search(r'data-seen="([^"]*)"', dom)
     assert found
     start, right, _, up, _, near, _, back, _, tab, prevented = found[1].split("|")
-    eyes = [[float(value) for value in text.split()] for text in (start, right, up, near, back, tab)]
+    eyes = [
+        [float(value) for value in text.split()] for text in (start, right, up, near, back, tab)
+    ]
     far = [math.hypot(*eye) for eye in eyes]
     angle = [math.atan2(eye[1], eye[0]) for eye in eyes]
     assert angle[1] == pytest.approx(angle[0] + 0.1, abs=0.01)
@@ -223,8 +254,10 @@ def test_keys_turn_it_in_a_browser(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH")
-def test_the_still_picture_stays_without_webgl(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH"
+)
+def test_the_still_image_stays_without_webgl(tmp_path: Path) -> None:
     dom = seen(page(chart(), tmp_path), tmp_path, "--disable-3d-apis")
     drawn = dom.partition('id="plot-chart-0"')[2].partition("</figure>")[0]
     assert drawn.count('stroke-linejoin="round"') == 1
@@ -233,12 +266,16 @@ def test_the_still_picture_stays_without_webgl(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH")
-def test_the_still_picture_stays_without_scripts(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH"
+)
+def test_the_still_image_stays_without_scripts(tmp_path: Path) -> None:
     """Scripts that the page's own policy forbids do not run."""
     path = page(chart(), tmp_path)
     text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("script-src 'unsafe-inline'", "script-src 'none'"), encoding="utf-8")
+    path.write_text(
+        text.replace("script-src 'unsafe-inline'", "script-src 'none'"), encoding="utf-8"
+    )
     drawn = seen(path, tmp_path).partition('id="plot-chart-0"')[2].partition("</figure>")[0]
     assert drawn.count('stroke-linejoin="round"') == 1
     assert "js-plotly-plot" not in drawn

@@ -13,17 +13,35 @@ from mindgap.report.wording import SPACE
 
 
 def facts(train=0.0, test=0.1, samples=1000, **changes):
-    common = {"name": "net", "task": "classification", "loss": "cross_entropy", "train_samples": 5000}
+    common = {
+        "name": "net",
+        "task": "classification",
+        "loss": "cross_entropy",
+        "train_samples": 5000,
+    }
     numbers = {"parameters": 10, "train_loss": 0.1, "test_loss": 0.2, "baseline": 0.9}
-    return Facts(**{**common, **numbers, "train_error": train, "test_error": test, "test_samples": samples, **changes})
+    return Facts(
+        **{
+            **common,
+            **numbers,
+            "train_error": train,
+            "test_error": test,
+            "test_samples": samples,
+            **changes,
+        }
+    )
 
 
 def gap(known):
     if known.test_error is None:
-        return Result(name="gap", family="measure", value=None, status="undefined", reason="needs test data")
+        return Result(
+            name="gap", family="measure", value=None, status="undefined", reason="needs test data"
+        )
     ends = proportion_interval(round(known.test_error * known.test_samples), known.test_samples)
     interval = Interval(low=ends.low - known.train_error, high=ends.high - known.train_error)
-    return Result(name="gap", family="measure", value=known.test_error - known.train_error, interval=interval)
+    return Result(
+        name="gap", family="measure", value=known.test_error - known.train_error, interval=interval
+    )
 
 
 def verdict(known, cards=(), curves=()):
@@ -34,11 +52,25 @@ def said(found):
     return " ".join([found.headline, *found.sentences]).replace(SPACE, " ")
 
 
-def bound(value, *, name="tail", valid=True, vacuous=False, reason="", basis="held-out errors", risk_of="", **terms):
+def bound(
+    value,
+    *,
+    name="tail",
+    valid=True,
+    vacuous=False,
+    reason="",
+    basis="held-out errors",
+    risk_of="",
+    **terms,
+):
     parts = {"empirical": value / 2, "complexity": value / 2, "ceiling": 1.0, **terms}
     flags = {"valid": valid, "vacuous": vacuous, "reason": reason}
-    provenance = {"parameters": {"delta": 0.05}, "basis": basis} | ({"risk_of": risk_of} if risk_of else {})
-    result = Result(name=name, family="bound", value=value, terms=parts, provenance=provenance, **flags)
+    provenance = {"parameters": {"delta": 0.05}, "basis": basis} | (
+        {"risk_of": risk_of} if risk_of else {}
+    )
+    result = Result(
+        name=name, family="bound", value=value, terms=parts, provenance=provenance, **flags
+    )
     return Card(result=result, title=name.capitalize(), summary="")
 
 
@@ -73,8 +105,11 @@ def test_every_kind_has_a_headline():
 
 def test_the_gap_is_said_with_its_interval():
     text = said(verdict(facts(0.0, 0.2)))
-    assert "20 % wrong on unseen data, but 0 % wrong on its train data" in text
-    assert "20 percentage points, with 95 % confidence between 17.6 and 22.6 (from 1,000 test samples)" in text
+    assert "20 % wrong on unseen data, but 0 % wrong on its training data" in text
+    assert (
+        "20 percentage points, with 95 % confidence between 17.6 and 22.6 (from 1,000 test samples)"
+        in text
+    )
 
 
 def test_an_undecided_gap_says_how_many_samples_would_settle_it():
@@ -87,47 +122,69 @@ def test_an_undecided_gap_says_how_many_samples_would_settle_it():
 
 def test_choosing_among_bases_costs_confidence():
     cards = [bound(0.5, name="loose"), bound(0.041, name="tight", basis="another")]
-    assert "With 90 % confidence the error on unseen data is below 4.1 %" in said(verdict(facts(0.0, 0.02), cards))
+    assert "With 90 % confidence the error on unseen data is below 4.1 %" in said(
+        verdict(facts(0.0, 0.02), cards)
+    )
 
 
 def test_the_tightest_bound_that_holds_is_named():
-    cards = [bound(0.5, name="loose"), bound(0.041, name="tight"), bound(0.01, name="broken", valid=False, reason="no")]
+    cards = [
+        bound(0.5, name="loose"),
+        bound(0.041, name="tight"),
+        bound(0.01, name="broken", valid=False, reason="no"),
+    ]
     text = said(verdict(facts(0.0, 0.02), cards))
     assert "With 95 % confidence the error on unseen data is below 4.1 % (bound: Tight)" in text
     assert "Broken" not in text
 
 
 def test_a_bound_on_a_loss_is_not_called_an_error_rate():
-    assert "the loss on unseen data is below 1.5 (bound: Tail)" in said(verdict(facts(), [bound(1.5, ceiling=7.0)]))
+    assert "the loss on unseen data is below 1.5 (bound: Tail)" in said(
+        verdict(facts(), [bound(1.5, ceiling=7.0)])
+    )
 
 
 def test_without_a_guarantee_the_commonest_reason_is_given():
-    cards = [bound(2.0, vacuous=True), bound(3.0, vacuous=True), bound(0.1, valid=False, reason="a leak")]
-    assert "No bound gives a guarantee here; for 2 of 3 the reason is: it is vacuous." in said(verdict(facts(), cards))
+    cards = [
+        bound(2.0, vacuous=True),
+        bound(3.0, vacuous=True),
+        bound(0.1, valid=False, reason="a leak"),
+    ]
+    assert "No bound gives a guarantee here; for 2 of 3 the reason is: it is vacuous." in said(
+        verdict(facts(), cards)
+    )
 
 
 def test_a_leak_silences_the_bounds():
     text = said(verdict(facts(0.0, 0.0, overlap=1.0), [bound(0.01)]))
-    assert "100 % of the test samples stand, with the same target, in the train data" in text
+    assert "100 % of the test samples stand, with the same target, in the training data" in text
     assert "confidence the error" not in text
 
 
 def test_a_high_train_error_stands_beside_the_best_constant_answer():
     text = said(verdict(facts(0.5, 0.5)))
-    assert "commonest answer is wrong on 90 % of the train samples, this model is wrong on 50 %" in text
+    assert (
+        "commonest answer is wrong on 90 % of the training samples, this model is wrong on 50 %"
+        in text
+    )
 
 
 def test_a_regression_speaks_of_losses():
     known = facts(0.1, 0.5, task="regression", baseline=1.0)
     spread = Result(name="gap", family="measure", value=0.4, interval=Interval(low=0.3, high=0.5))
     text = said(judge(known, spread, (), ()))
-    assert "loss 0.5 on unseen data, but loss 0.1 on its train data" in text
+    assert "loss 0.5 on unseen data, but loss 0.1 on its training data" in text
     assert "%" not in text.replace("95 %", "")
 
 
 def test_a_single_test_sample_has_no_interval():
     known = facts(0.1, 0.5, samples=1, task="regression", baseline=1.0)
-    endless = Result(name="gap", family="measure", value=0.4, interval=Interval(low=-float("inf"), high=float("inf")))
+    endless = Result(
+        name="gap",
+        family="measure",
+        value=0.4,
+        interval=Interval(low=-float("inf"), high=float("inf")),
+    )
     found = judge(known, endless, (), ())
     assert found.kind == "undecided"
     assert "too few for an interval" in said(found)
@@ -161,7 +218,9 @@ def test_no_turning_point(curves):
 
 
 def test_the_validation_loss_goes_before_the_test_loss():
-    curves = tuple({**row, "test_loss": 1.0} for row in rows([3, 2, 1], [3, 1, 2], "validation_loss"))
+    curves = tuple(
+        {**row, "test_loss": 1.0} for row in rows([3, 2, 1], [3, 1, 2], "validation_loss")
+    )
     assert turning_point(curves).which == "validation"
 
 
@@ -173,9 +232,17 @@ def test_remedies_come_from_the_catalog():
 
 
 def test_a_failed_measure_is_mentioned():
-    failed = Result(name="odd", family="measure", value=None, status="undefined", reason="failed with ValueError: x")
+    failed = Result(
+        name="odd",
+        family="measure",
+        value=None,
+        status="undefined",
+        reason="failed with ValueError: x",
+    )
     card = Card(result=failed, title="Odd", summary="")
-    assert "One quantity could not be computed because of an error (Odd)" in said(verdict(facts(), [card]))
+    assert "One quantity could not be computed because of an error (Odd)" in said(
+        verdict(facts(), [card])
+    )
     quiet = dataclasses.replace(card, result=dataclasses.replace(failed, reason="needs test data"))
     assert "could not be computed" not in said(verdict(facts(), [quiet]))
 
@@ -186,4 +253,7 @@ def test_a_bound_on_a_noisy_model_is_no_guarantee_for_this_one():
     assert "below 20 %" in said(found)
     assert "95 % confidence" in said(found)  # the noisy one takes no share of it
     alone = said(verdict(facts(0.0, 0.1), [noisy]))
-    assert "No bound gives a guarantee here; for 1 of 1 the reason is: it speaks of the model with noise" in alone
+    assert (
+        "No bound gives a guarantee here; for 1 of 1 the reason is: it speaks of the model with "
+        "noise" in alone
+    )

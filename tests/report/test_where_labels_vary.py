@@ -35,7 +35,7 @@ def every(variance):
     return (*variance.heaviest, *variance.doubtful)
 
 
-def test_weights_and_neighbours_are_those_of_brute_force(subject):
+def test_weights_and_neighbors_are_those_of_brute_force(subject):
     found = variance_of(subject, 12)
     features, labels = head_features(subject).double().numpy(), subject.targets("train").numpy()
     near = np.argsort(((features[:, None] - features) ** 2).sum(2), axis=1)[:, : found.k]
@@ -43,7 +43,9 @@ def test_weights_and_neighbours_are_those_of_brute_force(subject):
     weights = 1 + 39 * variance / variance.max()
     assert found.k == 20
     assert found.mean == pytest.approx(weights.mean())
-    assert [heavy.weight for heavy in found.heaviest] == pytest.approx(sorted(weights)[::-1][: len(found.heaviest)])
+    assert [heavy.weight for heavy in found.heaviest] == pytest.approx(
+        sorted(weights)[::-1][: len(found.heaviest)]
+    )
     for heavy in every(found):
         others = labels[near[heavy.index][1:]]
         told = dict(part.replace(")", "").split("\u00a0(") for part in heavy.around.split(", "))
@@ -52,7 +54,11 @@ def test_weights_and_neighbours_are_those_of_brute_force(subject):
         assert heavy.agreement == pytest.approx((others == labels[heavy.index]).mean())
         assert heavy.suspect == (heavy.agreement <= 0.1)
         assert sum(map(int, told.values())) == 19
-        assert all(int(number) == (others == int(name)).sum() for name, number in told.items() if name != "others")
+        assert all(
+            int(number) == (others == int(name)).sum()
+            for name, number in told.items()
+            if name != "others"
+        )
 
 
 def test_the_histogram_counts_every_sample_and_every_suspect(subject):
@@ -78,16 +84,20 @@ def test_calm_samples_are_not_shown_as_heavy():
     assert all(heavy.weight > 1 for heavy in found.heaviest)
     few = variance_of(clouds(count=200, wrong=[7]), 24)
     assert len(few.heaviest) == 24
-    assert sum(heavy.index % 2 == 1 for heavy in few.heaviest) == 24  # around the wrong label, in its cloud
+    assert (
+        sum(heavy.index % 2 == 1 for heavy in few.heaviest) == 24
+    )  # around the wrong label, in its cloud
 
 
 def test_the_surest_suspects_come_first():
-    """Neighbours that are at one against a label say more than neighbours that differ among themselves."""
+    """Neighbors that are at one against a label say more than neighbors that differ among themselves."""
     features = torch.arange(60.0)[:, None]
     labels = torch.arange(60) // 30
     labels[[10, 28, 50]] = torch.tensor([2, 2, 2])
     weighed = weigh(VarianceWeights(7), features, labels)
-    cloud = Cloud(features, labels, lambda value: str(int(value)), lambda places: [{}] * len(places))
+    cloud = Cloud(
+        features, labels, lambda value: str(int(value)), lambda places: [{}] * len(places)
+    )
     found = look(cloud, VarianceWeights(7, task="classification"), weighed, 3)
     assert found.suspects == 3
     assert [heavy.index for heavy in found.doubtful] == [10]
@@ -100,7 +110,9 @@ def test_suspects_that_are_not_heavy_have_a_place_of_their_own():
     sides = torch.randn(60, 2, generator=random) + 20 * (torch.arange(60) % 2)[:, None]
     labels = torch.cat([torch.randint(0, 2, (40,), generator=random), torch.arange(60) % 2])
     labels[50] = 1 - labels[50]
-    found = variance_of(Subject(nn.Linear(2, 2), "cross_entropy", (torch.cat([middle, sides]), labels)), 12)
+    found = variance_of(
+        Subject(nn.Linear(2, 2), "cross_entropy", (torch.cat([middle, sides]), labels)), 12
+    )
     assert 50 in [heavy.index for heavy in found.doubtful]
     assert all(heavy.index < 40 for heavy in found.heaviest)
     assert len(found.heaviest) + len(found.doubtful) <= 12
@@ -108,7 +120,9 @@ def test_suspects_that_are_not_heavy_have_a_place_of_their_own():
 
 def test_labels_that_do_not_vary_are_a_reason_and_not_a_section(tmp_path):
     report = examine(clouds())
-    assert report.variance.reason.startswith("The 15 nearest train samples of every sample carry one label")
+    assert report.variance.reason.startswith(
+        "The 15 nearest training samples of every sample carry one label"
+    )
     assert "where labels vary: The 15 nearest" in " ".join(str(report).split())
     text = report.save(tmp_path / "report.html").read_text(encoding="utf-8")
     assert 'id="variance"' not in text
@@ -156,7 +170,10 @@ def test_many_samples_are_thinned_and_keep_their_places(subject, monkeypatch):
 def test_values_and_several_labels_are_thinned_too(loss, monkeypatch):
     monkeypatch.setattr(subject_variance, "MOST_SAMPLES", 40)
     random = torch.Generator().manual_seed(0)
-    inputs, targets = torch.randn(90, 5, generator=random), torch.randint(0, 2, (90, 3), generator=random).float()
+    inputs, targets = (
+        torch.randn(90, 5, generator=random),
+        torch.randint(0, 2, (90, 3), generator=random).float(),
+    )
     found = variance_of(Subject(nn.Linear(5, 3), loss, (inputs, targets)), 6)
     assert (found.samples, found.of) == (40, 90)
     assert len(found.heaviest) == 6
@@ -167,8 +184,8 @@ def test_many_suspects_are_no_suspects(tmp_path):
     data = torch.randn(200, 3, generator=random), torch.arange(200) % 20
     report = examine(Subject(nn.Linear(3, 20), "cross_entropy", data))
     assert report.variance.suspects > 30
-    assert "neighbours say little" in " ".join(str(report).split())
-    assert "neighbours say little" in report.save(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "neighbors say little" in " ".join(str(report).split())
+    assert "neighbors say little" in report.save(tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_wide_features_allow_fewer_samples(monkeypatch):
@@ -189,32 +206,44 @@ def test_the_model_stays_as_it_is():
 def test_no_head_means_the_inputs_and_tokens_have_none():
     model = nn.Sequential(nn.Conv2d(1, 2, 4), nn.Flatten())
     random = torch.Generator().manual_seed(0)
-    pictures, labels = torch.randn(40, 1, 4, 4, generator=random), torch.randint(0, 2, (40,), generator=random)
-    found = variance_of(Subject(model, "cross_entropy", (pictures, labels)), 4)
-    expected = VarianceWeights(10).fit(pictures.flatten(1), labels).weights_
+    images, labels = (
+        torch.randn(40, 1, 4, 4, generator=random),
+        torch.randint(0, 2, (40,), generator=random),
+    )
+    found = variance_of(Subject(model, "cross_entropy", (images, labels)), 4)
+    expected = VarianceWeights(10).fit(images.flatten(1), labels).weights_
     assert found.features == "the inputs"
     assert found.mean == pytest.approx(expected.mean())
-    assert all(heavy.picture.startswith("data:image/png") for heavy in every(found))
+    assert all(heavy.image.startswith("data:image/png") for heavy in every(found))
     tokens = (torch.randint(0, 10, (40, 4), generator=random), labels)
-    assert "tokens" in variance_of(Subject(nn.EmbeddingBag(10, 2), "cross_entropy", tokens), 4).reason
+    assert (
+        "tokens" in variance_of(Subject(nn.EmbeddingBag(10, 2), "cross_entropy", tokens), 4).reason
+    )
 
 
 def test_a_regression_tells_of_the_values_around(regression):
     found = variance_of(regression, 3)
-    features, targets = regression.train.inputs[0].double(), regression.targets("train").flatten().double()
+    features, targets = (
+        regression.train.inputs[0].double(),
+        regression.targets("train").flatten().double(),
+    )
     assert (found.classes, found.k) == (False, 10)
     heavy = found.heaviest[0]
     near = (features - features[heavy.index]).square().sum(1).argsort()[1:10]
     words = heavy.around.replace("−", "-").replace(",", "").split()
     expected = [targets[near].mean(), targets[near].min(), targets[near].max()]
-    assert [float(words[k]) for k in (1, 3, 5)] == pytest.approx([float(value) for value in expected], rel=1e-3)
+    assert [float(words[k]) for k in (1, 3, 5)] == pytest.approx(
+        [float(value) for value in expected], rel=1e-3
+    )
     assert heavy.agreement is None
     assert len(heavy.values) == 12
 
 
 def test_one_yes_or_no_label_is_a_class_of_two():
     data = two_moons(120, noise=0.3)
-    subject = Subject(MLP((2, 4, 1)), "bce", (data.inputs, data.targets[:, None].float()), classes=data.classes)
+    subject = Subject(
+        MLP((2, 4, 1)), "bce", (data.inputs, data.targets[:, None].float()), classes=data.classes
+    )
     found = variance_of(subject, 6)
     expected = VarianceWeights(20).fit(data.inputs, data.targets)
     assert found.classes
@@ -226,8 +255,13 @@ def test_one_yes_or_no_label_is_a_class_of_two():
 
 def test_several_labels():
     random = torch.Generator().manual_seed(0)
-    inputs, targets = torch.randn(60, 5, generator=random), torch.randint(0, 2, (60, 3), generator=random).float()
-    found = variance_of(Subject(nn.Linear(5, 3), "bce", (inputs, targets), classes=("a", "b", "c")), 4)
+    inputs, targets = (
+        torch.randn(60, 5, generator=random),
+        torch.randint(0, 2, (60, 3), generator=random).float(),
+    )
+    found = variance_of(
+        Subject(nn.Linear(5, 3), "bce", (inputs, targets), classes=("a", "b", "c")), 4
+    )
     assert not found.classes
     assert found.heaviest[0].around.count("(") >= 2
 
@@ -263,7 +297,9 @@ def test_suspects_are_found_but_kept_and_weights_are_those_of_the_weigher():
     for noise in ("keep", "mark", "cap", "drop"):
         weigher = VarianceWeights(10, 8, noise=noise, normalize="mean")
         weighed = weigh(weigher, data.inputs, data.targets)
-        assert torch.equal(weighed.weights, torch.from_numpy(weigher.fit(data.inputs, data.targets).weights_))
+        assert torch.equal(
+            weighed.weights, torch.from_numpy(weigher.fit(data.inputs, data.targets).weights_)
+        )
         assert int(weighed.suspects.sum()) > 0
 
 
@@ -271,7 +307,12 @@ def test_the_plane_of_two_features():
     data = two_moons(150, noise=0.3)
     subject = Subject(MLP((2, 8, 2)), "cross_entropy", data.train, classes=data.classes)
     plane = variance_of(subject, 4).plane
-    assert np.shape(plane.variance) == np.shape(plane.margins[0]) == (len(plane.y), len(plane.x)) == (41, 41)
+    assert (
+        np.shape(plane.variance)
+        == np.shape(plane.margins[0])
+        == (len(plane.y), len(plane.x))
+        == (41, 41)
+    )
     assert plane.labels == ("upper", "lower")
     assert len(plane.points) == len(plane.weights) == len(plane.targets) == 150
     places = torch.tensor([[x, y] for y in plane.y for x in plane.x])
@@ -304,7 +345,7 @@ def test_charts_are_valid_figures(noise):
     assert variance_charts(Variance(reason="none")) == []
 
 
-def test_lines_and_points_of_a_plane_have_names_and_colours_of_their_own():
+def test_lines_and_points_of_a_plane_have_names_and_colors_of_their_own():
     table = [[-1.0, 1.0], [-1.0, 1.0]]
     lines = [{"name": "<a>", "z": table}, {"name": "b", "z": table}, {"name": "b", "z": table}]
     points = [{"name": "p", "x": [0.5], "y": [0.5]}]
@@ -317,8 +358,22 @@ def test_lines_and_points_of_a_plane_have_names_and_colours_of_their_own():
 
 def test_names_of_users_cannot_break_out(report, tmp_path):
     nasty = "<img src=x onerror=alert(1)>"
-    heavy = Heavy(index=1, weight=2.0, target=nasty, around=nasty, prediction=nasty, values=(nasty,), text=nasty)
-    variance = dataclasses.replace(report.variance, heaviest=(heavy,), doubtful=(heavy,), features=nasty)
-    page = dataclasses.replace(report, variance=variance).save(tmp_path / "page.html").read_text(encoding="utf-8")
+    heavy = Heavy(
+        index=1,
+        weight=2.0,
+        target=nasty,
+        around=nasty,
+        prediction=nasty,
+        values=(nasty,),
+        text=nasty,
+    )
+    variance = dataclasses.replace(
+        report.variance, heaviest=(heavy,), doubtful=(heavy,), features=nasty
+    )
+    page = (
+        dataclasses.replace(report, variance=variance)
+        .save(tmp_path / "page.html")
+        .read_text(encoding="utf-8")
+    )
     assert nasty not in page
     assert page.count("&lt;img src=x onerror=alert(1)&gt;") >= 8

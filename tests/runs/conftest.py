@@ -95,7 +95,15 @@ class Drivers:
         self.started: list[subprocess.Popen[str]] = []
 
     def start(self, count: int, pause: float, *flags: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "driver.py", str(count), str(pause), str(self.log), str(self.store), *flags]
+        command = [
+            sys.executable,
+            "driver.py",
+            str(count),
+            str(pause),
+            str(self.log),
+            str(self.store),
+            *flags,
+        ]
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             command, cwd=self.folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True

@@ -140,7 +140,9 @@ def told(points) -> TaylorSampler:
     return sampler
 
 
-@pytest.mark.parametrize("make", [lambda: LocalExecutor(1), SerialExecutor], ids=["local", "serial"])
+@pytest.mark.parametrize(
+    "make", [lambda: LocalExecutor(1), SerialExecutor], ids=["local", "serial"]
+)
 def test_failures_of_functions_are_told_and_the_rest_goes_on(make, user: ModuleType) -> None:
     sampler = told([[0.99, 0.5], [0.1, 0], [0.2, 0], [0.4, 0], [0.6, 0], [0.7, 0], [0.9, 0.25]])
     with make() as executor:
@@ -165,7 +167,12 @@ def test_retries_are_so_many_more_attempts(
 ) -> None:
     monkeypatch.setenv("FLAKY", str(tmp_path))
     sampler = sampler_of(4)
-    assert evaluate(sampler, sampler.pending, user.flaky, executor=SerialExecutor(), retries=retries).done == done
+    assert (
+        evaluate(
+            sampler, sampler.pending, user.flaky, executor=SerialExecutor(), retries=retries
+        ).done
+        == done
+    )
     assert {len(path.read_text()) for path in tmp_path.iterdir()} == {retries + 1}
 
 
@@ -181,7 +188,12 @@ def test_a_time_out_leaves_no_process(helpers, user: ModuleType) -> None:
     sampler = told([[0.1, 0.1]])
     before = sleepers(601)
     with LocalExecutor(1) as executor:
-        assert evaluate(sampler, sampler.pending, user.hangs_with_a_child, executor=executor, timeout=0.5).failed == 1
+        assert (
+            evaluate(
+                sampler, sampler.pending, user.hangs_with_a_child, executor=executor, timeout=0.5
+            ).failed
+            == 1
+        )
     assert helpers.eventually(lambda: sleepers(601) <= before, 5)
 
 
@@ -218,7 +230,9 @@ def test_programs_run_anywhere(name: str, session: bool, tmp_path: Path) -> None
     with TaylorSampler(None, SQUARE, initial=6, session=path) as sampler:
         sampler.ask(6)
         executor = None if name == "default" else EXECUTORS[name]()
-        assert evaluate(sampler, sampler.pending, Command(f"{sim} {{0}} {{1}}"), executor=executor) == Evaluated(6, 0)
+        assert evaluate(
+            sampler, sampler.pending, Command(f"{sim} {{0}} {{1}}"), executor=executor
+        ) == Evaluated(6, 0)
         np.testing.assert_allclose(sampler.values[:, 0], expected(sampler), rtol=1e-15)
         if executor is not None:
             executor.shutdown()
@@ -226,7 +240,9 @@ def test_programs_run_anywhere(name: str, session: bool, tmp_path: Path) -> None
 
 
 def one(tmp_path: Path, command: str, dimension: int = 2, **settings) -> TaylorSampler:
-    sampler = TaylorSampler(None, Box([0] * dimension, [1] * dimension), initial=1, session=tmp_path / "s.jsonl")
+    sampler = TaylorSampler(
+        None, Box([0] * dimension, [1] * dimension), initial=1, session=tmp_path / "s.jsonl"
+    )
     sampler.ask(1)
     evaluate(sampler, sampler.pending, Command(command), **settings)
     sampler.close()
@@ -287,9 +303,16 @@ def test_templates(tmp_path: Path) -> None:
         "a", "0.30000000000000004", "1e-20", "b=0.30000000000000004 1e-20",
     ]  # fmt: skip
     assert Command("awk '{print $1}' {file}").words(point, 3, "a b") == ["awk", "{print $1}", "a b"]
-    assert Command("a {heat} {1}", names=("heat", "cold")).words((1, 2), 3, "f") == ["a", "1.0", "2.0"]
+    assert Command("a {heat} {1}", names=("heat", "cold")).words((1, 2), 3, "f") == [
+        "a",
+        "1.0",
+        "2.0",
+    ]
     assert Command("a {file} | tail", shell=True).words(point, 3, "a b") == ["a 'a b' | tail"]
-    answers = one(tmp_path, f"{sys.executable} -c 'import json,sys; print(json.load(open(sys.argv[1])))' {{file}}")
+    answers = one(
+        tmp_path,
+        f"{sys.executable} -c 'import json,sys; print(json.load(open(sys.argv[1])))' {{file}}",
+    )
     assert tuple(answers.answers[0]) == answers.asked[0].point
 
 
@@ -305,8 +328,14 @@ BAD = {
     "no place": (lambda s: evaluate(s, s.pending, Command("ls")), "where the point goes"),
     "wrong place": (lambda s: evaluate(s, s.pending, Command("ls {xx}")), "Did you mean 'x'"),
     "too far": (lambda s: evaluate(s, s.pending, Command("ls {0} {2}")), r"from 0 to 1, got \{2\}"),
-    "no program": (lambda s: evaluate(s, s.pending, Command("./nowhere {0}")), "program that can be run"),
-    "no function": (lambda s: evaluate(s, s.pending, "./sim {0}"), "function of one point or a Command"),
+    "no program": (
+        lambda s: evaluate(s, s.pending, Command("./nowhere {0}")),
+        "program that can be run",
+    ),
+    "no function": (
+        lambda s: evaluate(s, s.pending, "./sim {0}"),
+        "function of one point or a Command",
+    ),
     "timeout": (lambda s: evaluate(s, s.pending, sum, timeout=0.0), "timeout must be above 0"),
     "retries": (lambda s: evaluate(s, s.pending, sum, retries=-1), "retries must be"),
     "workers": (lambda s: evaluate(s, s.pending, sum, workers=0), "workers must be"),
@@ -352,7 +381,9 @@ def interrupt(condition, helpers) -> threading.Thread:
 
 
 @pytest.mark.parametrize(("name", "seconds"), [("default", 603), ("serial", 604), ("local", 605)])
-def test_ctrl_c_keeps_what_is_done_and_ends_the_programs(name: str, seconds: int, tmp_path: Path, helpers) -> None:
+def test_ctrl_c_keeps_what_is_done_and_ends_the_programs(
+    name: str, seconds: int, tmp_path: Path, helpers
+) -> None:
     log = tmp_path / "log"
     sim = program(tmp_path, f"echo $3 >> {log}; [ $3 -lt 3 ] || sleep {seconds}; echo 1")
     before = sleepers(seconds)
@@ -381,7 +412,9 @@ def test_a_wrapper_that_starts_after_the_stop_runs_nothing(tmp_path: Path) -> No
     sim = program(tmp_path, f"echo run >> {tmp_path}/log; echo 1")
     with TaylorSampler(None, SQUARE, initial=1, session=tmp_path / "s.jsonl") as sampler:
         sampler.ask(1)
-        attempt = Programs(Command(f"{sim} {{0}}"), sampler, None, 0)._attempt(Job(sampler.pending[0]), None)
+        attempt = Programs(Command(f"{sim} {{0}}"), sampler, None, 0)._attempt(
+            Job(sampler.pending[0]), None
+        )
         Path(attempt.stem).parent.mkdir()
         evaluate_program.stop(attempt.stem)
         order = json.dumps({**dataclasses.asdict(attempt), "parent": 0})
@@ -438,17 +471,27 @@ def workers_of(pid: int) -> set[int]:
 
 
 @pytest.mark.parametrize("kind", ["threads", "local"])
-def test_kill_loses_no_evaluated_point_and_evaluates_none_twice(kind: str, tmp_path: Path, helpers) -> None:
+def test_kill_loses_no_evaluated_point_and_evaluates_none_twice(
+    kind: str, tmp_path: Path, helpers
+) -> None:
     log, session = tmp_path / "log", tmp_path / "run.jsonl"
     sim = program(tmp_path, f"sleep 0.0$((1 + $3 % 9)); echo $3 >> {log}; sleep 0.02\n{ADD}")
     (tmp_path / "driver.py").write_text(DRIVER)
     command = [sys.executable, "driver.py", str(sim), str(session), str(POINTS), kind]
-    random, completed = np.random.default_rng(0), lambda: len(log.read_text().split()) if log.exists() else 0
+    random, completed = (
+        np.random.default_rng(0),
+        lambda: len(log.read_text().split()) if log.exists() else 0,
+    )
     killed = ahead = 0
     for _ in range(KILLS):
-        driver, before = subprocess.Popen(command, cwd=tmp_path, start_new_session=True), completed()
+        driver, before = (
+            subprocess.Popen(command, cwd=tmp_path, start_new_session=True),
+            completed(),
+        )
         goal = before + int(random.integers(2, 7))
-        helpers.eventually(lambda goal=goal, driver=driver: completed() >= goal or driver.poll() is not None, 60)
+        helpers.eventually(
+            lambda goal=goal, driver=driver: completed() >= goal or driver.poll() is not None, 60
+        )
         time.sleep(float(random.uniform(0, 0.05)))
         for pid in [*workers_of(driver.pid), driver.pid]:
             with contextlib.suppress(ProcessLookupError):
@@ -466,9 +509,13 @@ def test_kill_loses_no_evaluated_point_and_evaluates_none_twice(kind: str, tmp_p
     assert not any("failed" in event for event in events)
     with TaylorSampler(None, SQUARE, initial=8, session=session) as sampler:
         np.testing.assert_allclose(sampler.values[:, 0], expected(sampler), rtol=1e-15)
-        assert evaluate(sampler, [], Command(f"{sim} {{0}} {{1}}")) == Evaluated(0, 0)  # clears what a kill left
+        assert evaluate(sampler, [], Command(f"{sim} {{0}} {{1}}")) == Evaluated(
+            0, 0
+        )  # clears what a kill left
     assert not Path(f"{session}.work").exists()
-    assert ahead, "no kill fell between the end of a program and its telling: the test shows nothing"
+    assert ahead, (
+        "no kill fell between the end of a program and its telling: the test shows nothing"
+    )
 
 
 def test_finished_programs_are_harvested_and_running_ones_awaited(tmp_path: Path, helpers) -> None:

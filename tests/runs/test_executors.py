@@ -55,7 +55,11 @@ def test_an_executor_that_loses_a_task_now_and_then(toy):
         def submit(self, fn, *args):
             self.calls += 1
             lost = self.calls % 3 == 0
-            return MinimalFuture(error=OSError("node went away")) if lost else super().submit(fn, *args)
+            return (
+                MinimalFuture(error=OSError("node went away"))
+                if lost
+                else super().submit(fn, *args)
+            )
 
     executor = Losing()
     result = sweep(toy.ToyStudy(), store=":memory:", executor=executor, progress=False)
@@ -89,13 +93,22 @@ def test_no_more_than_allowed_are_in_flight(toy):
             return future
 
     with ThreadPoolExecutor(2) as pool:
-        sweep(toy.ToyStudy(count=40, pause=0.002), store=":memory:", executor=Counting(pool), progress=False)
+        sweep(
+            toy.ToyStudy(count=40, pause=0.002),
+            store=":memory:",
+            executor=Counting(pool),
+            progress=False,
+        )
     assert max(seen) <= 4
 
 
 def test_depth_of_the_queue():
     with LocalExecutor(3) as local:
-        assert (in_flight(local, None), in_flight(local, 1), in_flight(SerialExecutor(), 8)) == (6, 2, 1)
+        assert (in_flight(local, None), in_flight(local, 1), in_flight(SerialExecutor(), 8)) == (
+            6,
+            2,
+            1,
+        )
 
 
 def test_workers_are_other_processes_with_one_thread():
@@ -181,15 +194,19 @@ def test_a_study_from_a_file_that_is_on_no_path(tmp_path, helpers):
         del sys.modules["mine_apart"]
 
 
-MAIN = (
-    "\nfrom mindgap.runs import sweep\n{guard}print(sweep(ToyStudy(), store=':memory:', workers=1, progress=False))\n"
-)
+MAIN = "\nfrom mindgap.runs import sweep\n{guard}"
+MAIN += "print(sweep(ToyStudy(), store=':memory:', workers=1, progress=False))\n"
 
 
 def script(tmp_path, helpers, guard: str, *command: str) -> subprocess.CompletedProcess:
     (tmp_path / "script.py").write_text(helpers.TOY + MAIN.format(guard=guard))
     return subprocess.run(
-        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -240,7 +257,9 @@ def test_ray_cluster(toy, monkeypatch):
     started = []
 
     def remote(**_options):
-        return lambda fn: SimpleNamespace(remote=lambda *args: SimpleNamespace(future=lambda: finished(fn(*args))))
+        return lambda fn: SimpleNamespace(
+            remote=lambda *args: SimpleNamespace(future=lambda: finished(fn(*args)))
+        )
 
     def finished(value) -> Future:
         future: Future = Future()

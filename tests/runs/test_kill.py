@@ -41,12 +41,19 @@ def test_ten_kills_of_the_driver_and_ten_of_workers(drivers, helpers):
         assert driver.poll() is None, (round_, driver.communicate())
         driver.send_signal(signal.SIGKILL)
         driver.wait()
-        assert helpers.eventually(lambda: not any(map(helpers.alive, drivers.pids())), 5), "workers outlive the driver"
+        assert helpers.eventually(lambda: not any(map(helpers.alive, drivers.pids())), 5), (
+            "workers outlive the driver"
+        )
         repeated |= kept & {number for number, _ in drivers.runs()[begun:]}
         kept = committed(drivers.store)
 
     begun, last = len(drivers.runs()), drivers.start(TRIALS, PAUSE)
-    assert last.communicate(timeout=60)[0].split() == [str(TRIALS - len(kept)), str(len(kept)), "0", "False"]
+    assert last.communicate(timeout=60)[0].split() == [
+        str(TRIALS - len(kept)),
+        str(len(kept)),
+        "0",
+        "False",
+    ]
     repeated |= kept & {number for number, _ in drivers.runs()[begun:]}
     assert not repeated, "a committed trial was begun again"
     connection = sqlite3.connect(drivers.store)
@@ -56,7 +63,9 @@ def test_ten_kills_of_the_driver_and_ten_of_workers(drivers, helpers):
     assert {status for _, status in rows} == {"done"}
     assert committed(drivers.store) == set(range(TRIALS)) == set(drivers.counts())
     assert len(kept) > TRIALS // 2, "the kills came too early to mean much"
-    wasted = len(drivers.runs()) - TRIALS  # what was in flight at a kill: one for a worker, a few for a driver
+    wasted = (
+        len(drivers.runs()) - TRIALS
+    )  # what was in flight at a kill: one for a worker, a few for a driver
     assert wasted <= KILLS * (1 + 4)
 
 
@@ -65,7 +74,9 @@ def test_two_drivers_on_one_store(drivers):
     outputs = [driver.communicate(timeout=60) for driver in (first, second)]
     assert first.returncode == second.returncode == 0, outputs
     connection = sqlite3.connect(drivers.store)
-    assert connection.execute("SELECT count(*), count(DISTINCT parameters) FROM trials").fetchone() == (60, 60)
+    assert connection.execute(
+        "SELECT count(*), count(DISTINCT parameters) FROM trials"
+    ).fetchone() == (60, 60)
     connection.close()
 
 

@@ -14,7 +14,9 @@ from mindgap.runs.results import table_of
 
 
 def swept(toy, **fields):
-    return sweep(toy.ToyStudy(**fields), store=":memory:", executor=SerialExecutor(), progress=False)
+    return sweep(
+        toy.ToyStudy(**fields), store=":memory:", executor=SerialExecutor(), progress=False
+    )
 
 
 def saved(toy, tmp_path, **fields):
@@ -28,7 +30,9 @@ def test_round_trip(toy, tmp_path):
     assert results["study"] == "toy-study"
     assert results["fields"]["count"] == 6
     assert results["expected"] == {"1": 1.0}
-    assert [trial["record"] for trial in results["trials"]] == [record for _, record in result.records]
+    assert [trial["record"] for trial in results["trials"]] == [
+        record for _, record in result.records
+    ]
     assert results["trials"][0]["record"]["ratio"] == math.inf
     assert [trial["seed"] for trial in results["trials"]] == list(range(6))
     assert results["cost"]["wall_seconds"] == sum(row.wall_seconds for row in result.rows)
@@ -38,7 +42,9 @@ def test_round_trip(toy, tmp_path):
 
 def test_the_page_says_what_the_file_says(toy, tmp_path):
     page = results_page(saved(toy, tmp_path))
-    assert page.startswith("# Squares\n\nSquares of small numbers.\n\nlarger numbers have larger squares.\n")
+    assert page.startswith(
+        "# Squares\n\nSquares of small numbers.\n\nlarger numbers have larger squares.\n"
+    )
     assert "| 3 | 9 | — |" in page
     assert "- toy\n" in page
     assert "- 1: 1\n" in page
@@ -63,7 +69,11 @@ def test_an_unknown_study_has_a_page_without_words(toy, tmp_path, monkeypatch):
 def test_files_that_are_no_results(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         load_results(tmp_path / "none.json")
-    for text, words in (("{", "must be a JSON file"), ("[]", "got no 'study'"), ('{"study": "x"}', "got no 'fields'")):
+    for text, words in (
+        ("{", "must be a JSON file"),
+        ("[]", "got no 'study'"),
+        ('{"study": "x"}', "got no 'fields'"),
+    ):
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(InputError, match=words):
             load_results(tmp_path / "bad.json")

@@ -56,14 +56,23 @@ def test_rows_of_one_millisecond_keep_their_order(toy):
     with Store(":memory:") as store:
         for number in numbers:
             trial = Trial(parameters={"number": number})
-            store.add(str(number), toy.ToyStudy(), trial, outcome(record="{}", finished="2026-01-01T00:00:00.000"))
+            store.add(
+                str(number),
+                toy.ToyStudy(),
+                trial,
+                outcome(record="{}", finished="2026-01-01T00:00:00.000"),
+            )
         assert [row.parameters["number"] for row in store.records()] == numbers
 
 
 def test_durable_settings(tmp_path):
     with Store(tmp_path / "deep" / "folder" / "r.sqlite") as store:
         pragma = lambda name: store._connection.execute(f"PRAGMA {name}").fetchone()[0]  # noqa: E731
-        assert (pragma("journal_mode"), pragma("synchronous"), pragma("quick_check")) == ("wal", 2, "ok")
+        assert (pragma("journal_mode"), pragma("synchronous"), pragma("quick_check")) == (
+            "wal",
+            2,
+            "ok",
+        )
 
 
 def test_export_to_csv(toy, tmp_path):
@@ -93,14 +102,19 @@ def test_export_to_json(toy, tmp_path):
 
 
 def test_export_needs_a_known_suffix(tmp_path):
-    with Store(":memory:") as store, pytest.raises(InputError, match=r"must end in \.csv or \.json"):
+    with (
+        Store(":memory:") as store,
+        pytest.raises(InputError, match=r"must end in \.csv or \.json"),
+    ):
         store.export(tmp_path / "out.xlsx")
 
 
 def test_a_file_that_is_no_database(tmp_path):
     path = tmp_path / "r.sqlite"
     path.write_text("these are not the rows you are looking for" * 100)
-    with pytest.raises(InputError, match="must be an intact SQLite file, got: file is not a database"):
+    with pytest.raises(
+        InputError, match="must be an intact SQLite file, got: file is not a database"
+    ):
         Store(path)
     assert path.read_text().startswith("these")
 
@@ -111,10 +125,19 @@ def test_a_damaged_database(toy, tmp_path, damage):
     with Store(path) as store:
         trial = Trial(parameters={"number": 1})
         for number in range(200):
-            store.add(f"{number:032d}", toy.ToyStudy(), trial, outcome(record=json.dumps({"text": "x" * 200})))
+            store.add(
+                f"{number:032d}",
+                toy.ToyStudy(),
+                trial,
+                outcome(record=json.dumps({"text": "x" * 200})),
+            )
     content = path.read_bytes()
     half = len(content) // 2 // 4096 * 4096
-    path.write_bytes(content[:half] if damage == "truncated" else content[:half] + b"\xff" * (len(content) - half))
+    path.write_bytes(
+        content[:half]
+        if damage == "truncated"
+        else content[:half] + b"\xff" * (len(content) - half)
+    )
     with pytest.raises(InputError, match="must be an intact SQLite file") as caught:
         Store(path)
     assert "\n" not in str(caught.value)
@@ -145,7 +168,10 @@ def test_paths_that_cannot_be_written(tmp_path):
     for path in (tmp_path, tmp_path / "file" / "r.sqlite"):
         with pytest.raises(InputError, match="must be a file that can be written"):
             Store(path)
-    with Store(":memory:") as store, pytest.raises(InputError, match="must be a file that can be written"):
+    with (
+        Store(":memory:") as store,
+        pytest.raises(InputError, match="must be a file that can be written"),
+    ):
         store.export(tmp_path / "file" / "out.csv")
 
 

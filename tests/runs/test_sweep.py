@@ -37,7 +37,9 @@ def test_records_come_in_the_order_of_trials(toy, tmp_path):
 
 def test_serial_and_workers_agree(toy):
     study = toy.ToyStudy(count=4)
-    assert serial(study).records == sweep(study, store=":memory:", workers=2, progress=False).records
+    assert (
+        serial(study).records == sweep(study, store=":memory:", workers=2, progress=False).records
+    )
 
 
 def test_a_second_sweep_runs_nothing(toy, tmp_path):
@@ -79,7 +81,11 @@ def test_an_exception_fails_its_trial_only(toy, tmp_path):
 
 
 def test_failed_trials_are_retried_unless_told_otherwise(toy, tmp_path):
-    study, store, log = toy.ToyStudy(raises=(2,), log=str(tmp_path / "log")), tmp_path / "r.sqlite", tmp_path / "log"
+    study, store, log = (
+        toy.ToyStudy(raises=(2,), log=str(tmp_path / "log")),
+        tmp_path / "r.sqlite",
+        tmp_path / "log",
+    )
     runs = lambda: len(log.read_text().splitlines())  # noqa: E731
     serial(study, store)
     assert runs() == 6
@@ -130,7 +136,10 @@ def test_an_interrupt_in_this_process_keeps_what_is_done(toy, monkeypatch):
 
 
 def test_records_must_be_plain(toy, monkeypatch):
-    for returned, words in ((5, "must return a mapping"), ({"set": {1}}, r"record.set must be plain data")):
+    for returned, words in (
+        (5, "must return a mapping"),
+        ({"set": {1}}, r"record.set must be plain data"),
+    ):
         monkeypatch.setattr(toy.ToyStudy, "run", lambda _self, _trial, value=returned: value)
         failures = serial(toy.ToyStudy(count=1)).failures
         assert words in failures[0][1].error
@@ -138,7 +147,10 @@ def test_records_must_be_plain(toy, monkeypatch):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"limit": -1}, "limit must be 0 or more"), ({"workers": 0}, "workers must be an integer of at least 1")],
+    [
+        ({"limit": -1}, "limit must be 0 or more"),
+        ({"workers": 0}, "workers must be an integer of at least 1"),
+    ],
 )
 def test_bad_numbers_are_refused(toy, options, words):
     with pytest.raises(InputError, match=words):

@@ -45,10 +45,13 @@ def test_everything_that_matters_changes_the_id(toy):
 
 def test_the_same_in_another_process(toy, tmp_path):
     program = (
-        "import toy_study; from mindgap.core.study import Trial; from mindgap.runs import trial_id; "
+        "import toy_study; from mindgap.core.study import Trial; from mindgap.runs import "
+        "trial_id; "
         "print(trial_id(toy_study.ToyStudy(), Trial(parameters={'x': 0.1}, seed=3)))"
     )
-    shown = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert shown.stdout.strip() == trial_id(toy.ToyStudy(), Trial(parameters={"x": 0.1}, seed=3))
 
 
@@ -69,11 +72,25 @@ def test_seeds_are_integers_of_64_bits(toy, seed):
 
 
 def test_plain_data_goes_there_and_back():
-    class Colour(enum.Enum):
+    class Color(enum.Enum):
         RED = "red"
 
-    value = {"p": Path("x"), "c": Colour.RED, "t": torch.ones(2), "n": np.float32(0.5), "i": -float("inf"), "u": "ü"}
-    assert restored(canonical(value)) == {"p": "x", "c": "red", "t": [1, 1], "n": 0.5, "i": -float("inf"), "u": "ü"}
+    value = {
+        "p": Path("x"),
+        "c": Color.RED,
+        "t": torch.ones(2),
+        "n": np.float32(0.5),
+        "i": -float("inf"),
+        "u": "ü",
+    }
+    assert restored(canonical(value)) == {
+        "p": "x",
+        "c": "red",
+        "t": [1, 1],
+        "n": 0.5,
+        "i": -float("inf"),
+        "u": "ü",
+    }
 
 
 def rewrite(module, old: str, new: str) -> None:
@@ -136,7 +153,11 @@ def house(tmp_path, monkeypatch):
 
 
 def test_only_what_is_imported_is_followed_and_nothing_is_imported(house):
-    assert set(code.reachable("house.study")) == {"house.study", "house.ops.norms", "house.ops.shared"}
+    assert set(code.reachable("house.study")) == {
+        "house.study",
+        "house.ops.norms",
+        "house.ops.shared",
+    }
     assert "house.study" not in sys.modules
 
 
@@ -156,7 +177,9 @@ def test_an_edit_in_a_used_module_changes_the_version_and_one_elsewhere_does_not
 
 def test_the_house_itself_is_followed(toy):
     found = code.reachable("toy_study")
-    assert {"toy_study", "mindgap.core.study", "mindgap.core.spec", "mindgap.core.table"} <= set(found)
+    assert {"toy_study", "mindgap.core.study", "mindgap.core.spec", "mindgap.core.table"} <= set(
+        found
+    )
     assert not any(name.startswith(("mindgap.runs", "mindgap.nets", "torch")) for name in found)
 
 
@@ -185,7 +208,10 @@ def test_without_source_the_version_and_the_bytecode_remain():
     )
     shown = [
         subprocess.run(
-            [sys.executable, "-c", program.format(value=v)], capture_output=True, text=True, check=True
+            [sys.executable, "-c", program.format(value=v)],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for v in (1, 1, 2)
     ]

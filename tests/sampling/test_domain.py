@@ -61,7 +61,9 @@ def test_volume_is_the_share_of_the_box(name: str) -> None:
     domain = DOMAINS[name]
     points = domain.box.uniform(200_000, random())
     assert domain.volume is not None
-    assert domain.volume == pytest.approx(float(domain.contains(points).double().mean()) * domain.box.volume, rel=0.02)
+    assert domain.volume == pytest.approx(
+        float(domain.contains(points).double().mean()) * domain.box.volume, rel=0.02
+    )
 
 
 def test_box_ends_are_inside_to_the_last_bit() -> None:
@@ -100,7 +102,9 @@ def test_uniform_on_a_simplex_has_dirichlet_moments(dimension: int) -> None:
     moments = parts.T @ parts / count * both
     wanted = 1 + torch.eye(dimension + 1, dtype=torch.float64)
     torch.testing.assert_close(moments, wanted, rtol=0.06, atol=0.03)
-    torch.testing.assert_close(parts.mean(0) * (dimension + 1), wanted.new_ones(dimension + 1), rtol=0.03, atol=0)
+    torch.testing.assert_close(
+        parts.mean(0) * (dimension + 1), wanted.new_ones(dimension + 1), rtol=0.03, atol=0
+    )
     for column in (0, -1):
         assert kstest(parts[:, column].numpy(), beta(1, dimension).cdf).pvalue > 1e-3
 
@@ -128,7 +132,9 @@ def test_a_rule_is_only_asked_inside() -> None:
 
 def test_a_rule_that_is_almost_never_true_is_an_error() -> None:
     nowhere = Where(Box(0, 1), lambda points: points[:, 0] < 1e-12, limit=10_000)
-    with pytest.raises(InputError, match=r"0 of 10000 points inside .* where 3 were wanted. Tighten the bounds"):
+    with pytest.raises(
+        InputError, match=r"0 of 10000 points inside .* where 3 were wanted. Tighten the bounds"
+    ):
         nowhere.uniform(3, random())
     with pytest.raises(InputError, match="must return 3 truth values"):
         Where(Box(0, 1), lambda points: points).contains([[0.1], [0.2], [0.3]])
@@ -147,9 +153,18 @@ BAD: dict[str, tuple[Any, str]] = {
     "wrong dimension": (lambda: BOX.contains([[1.0]]), r"\(points, 2\)"),
     "count": (lambda: BOX.uniform(0, random()), "count must be an integer"),
     "a rule saved": (lambda: DOMAINS["where"].to_dict(), "Pass the domain again"),
-    "a product with a rule saved": (lambda: Product((DOMAINS["where"],)).to_dict(), "Pass the domain again"),
-    "missing field": (lambda: from_dict({"kind": "box", "low": [0]}), "the fields that to_dict writes"),
-    "unknown field": (lambda: from_dict({"kind": "simplex", "size": 2, "color": 1}), "got size, color"),
+    "a product with a rule saved": (
+        lambda: Product((DOMAINS["where"],)).to_dict(),
+        "Pass the domain again",
+    ),
+    "missing field": (
+        lambda: from_dict({"kind": "box", "low": [0]}),
+        "the fields that to_dict writes",
+    ),
+    "unknown field": (
+        lambda: from_dict({"kind": "simplex", "size": 2, "color": 1}),
+        "got size, color",
+    ),
 }
 
 

@@ -61,7 +61,9 @@ def test_grid_of_one_dimension_is_linspace(count: int) -> None:
     assert float(points[-1]) == 0.1
 
 
-@pytest.mark.parametrize(("count", "wanted"), [(1, [1, 1, 1]), (8, [2, 2, 2]), (12, [3, 2, 2]), (64, [4, 4, 4])])
+@pytest.mark.parametrize(
+    ("count", "wanted"), [(1, [1, 1, 1]), (8, [2, 2, 2]), (12, [3, 2, 2]), (64, [4, 4, 4])]
+)
 def test_full_grid(count: int, wanted: list[int]) -> None:
     points = start_points("grid", count, BOX)
     assert [len(column.unique()) for column in points.T] == wanted
@@ -75,7 +77,9 @@ def test_full_grid(count: int, wanted: list[int]) -> None:
 def test_thinned_grid_lies_on_the_next_full_one() -> None:
     full, thin = start_points("grid", 64, BOX), start_points("grid", 55, BOX)
     assert levels(55, 3) == [4, 4, 4]
-    assert (torch.cdist(thin, full, compute_mode="donot_use_mm_for_euclid_dist").amin(1) < 1e-12).all()
+    assert (
+        torch.cdist(thin, full, compute_mode="donot_use_mm_for_euclid_dist").amin(1) < 1e-12
+    ).all()
     assert torch.equal(thin[[0, -1]], full[[0, -1]])
     for column, whole in zip(thin.T, full.T, strict=True):  # no level of any axis is emptied
         assert torch.bincount(torch.searchsorted(whole.unique(), column.contiguous())).min() >= 11
@@ -100,7 +104,9 @@ def test_latin_hypercube_has_one_point_in_every_slice(count: int) -> None:
     slices = (points * count).floor().long().sort(0).values
     assert (slices == torch.arange(count)[:, None]).all()
     if count > 100:
-        assert (points.T.corrcoef() - torch.eye(3)).abs().max() < 0.2  # the axes are shuffled independently
+        assert (
+            points.T.corrcoef() - torch.eye(3)
+        ).abs().max() < 0.2  # the axes are shuffled independently
 
 
 def test_sobol_and_hypercubes_fill_a_box_more_evenly_than_chance() -> None:
@@ -123,7 +129,9 @@ def test_sobol_goes_on_until_enough_lie_inside() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_domain_that_is_almost_empty_is_an_error(kind: Any) -> None:
     nowhere = Where(Box([0, 0], [1, 1]), lambda points: points.sum(1) > 5, limit=3000)
-    with pytest.raises(InputError, match=r"got 0 of .* points inside .*where 4 were wanted. Tighten"):
+    with pytest.raises(
+        InputError, match=r"got 0 of .* points inside .*where 4 were wanted. Tighten"
+    ):
         start_points(kind, 4, nowhere, limit=3000)
 
 

@@ -29,10 +29,14 @@ def steep(points: Tensor) -> Tensor:
 SQUARE = Box([0, 0], [1, 1])
 
 
-KINDS = [(kind, density) for kind in ("derivative", "differences", "sampled") for density in DENSITIES]
+KINDS = [
+    (kind, density) for kind in ("derivative", "differences", "sampled") for density in DENSITIES
+]
 
 
-@pytest.mark.parametrize(("interest", "density"), [*KINDS, ("neighbors", "pool"), ("neighbors", "mixture")])
+@pytest.mark.parametrize(
+    ("interest", "density"), [*KINDS, ("neighbors", "pool"), ("neighbors", "mixture")]
+)
 def test_new_points_gather_where_the_function_is_steep(interest: str, density: str) -> None:
     sampler = TaylorSampler(steep, SQUARE, initial=64, interest=interest, density=density, seed=1)
     found = sampler.run(200)
@@ -49,12 +53,16 @@ def test_draws_follow_the_tempered_and_capped_interest() -> None:
     domain = Box(0, 1)
     draw = Draw(density="exact", temper=1.0, cap=1.0, pool=200)
     random = torch.Generator().manual_seed(0)
-    found = draw.points(4000, domain, torch.zeros(1, 1), torch.ones(1), lambda x: x[:, 0] ** 2, random)[:, 0]
+    found = draw.points(
+        4000, domain, torch.zeros(1, 1), torch.ones(1), lambda x: x[:, 0] ** 2, random
+    )[:, 0]
     share = torch.histc(found, 5, 0, 1) / 4000
     expected = torch.tensor([(k + 1) ** 3 - k**3 for k in range(5)]) / 125
     assert float((share - expected).abs().max()) < 0.02
     half = Draw(density="exact", temper=0.5, cap=1.0, pool=200)
-    found = half.points(4000, domain, torch.zeros(1, 1), torch.ones(1), lambda x: x[:, 0] ** 2, random)[:, 0]
+    found = half.points(
+        4000, domain, torch.zeros(1, 1), torch.ones(1), lambda x: x[:, 0] ** 2, random
+    )[:, 0]
     expected = torch.tensor([(k + 1) ** 2 - k**2 for k in range(5)]) / 25
     assert float((torch.histc(found, 5, 0, 1) / 4000 - expected).abs().max()) < 0.02
 
@@ -66,13 +74,19 @@ def test_weights_are_capped_and_never_all_zero() -> None:
     assert Draw().weights(torch.zeros(5)).tolist() == [1.0] * 5
     spike = torch.cat([torch.zeros(999), torch.ones(1)])
     assert Draw(cap=0.9).weights(spike).sum() == 1  # the cap is zero, the spike is not
-    assert Draw().weights(torch.tensor([1.0, float("nan"), float("inf")])).tolist() == [1.0, 0.0, 0.0]
+    assert Draw().weights(torch.tensor([1.0, float("nan"), float("inf")])).tolist() == [
+        1.0,
+        0.0,
+        0.0,
+    ]
 
 
 def test_interest_is_carried_to_candidates() -> None:
     known = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
     weights = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    found = carried(weights, known, torch.tensor([[0.0], [0.5], [1.0], [0.9]], dtype=torch.float64), Box(0, 1))
+    found = carried(
+        weights, known, torch.tensor([[0.0], [0.5], [1.0], [0.9]], dtype=torch.float64), Box(0, 1)
+    )
     assert found.tolist() == pytest.approx([0.0, 0.5, 1.0, 0.81 / 0.82], abs=1e-12)
 
 
@@ -98,7 +112,9 @@ def test_later_rounds_of_a_mixture_do_not_crowd_further() -> None:
     draw = Draw(density="mixture", temper=1.0, cap=1.0, components=4)
     shares = []
     for rounds in (1, 4):
-        sampler = TaylorSampler(lambda x: torch.sin(6 * x[:, 0]), Box(0, 1), initial=64, density=draw, seed=2)
+        sampler = TaylorSampler(
+            lambda x: torch.sin(6 * x[:, 0]), Box(0, 1), initial=64, density=draw, seed=2
+        )
         found = sampler.run(800, rounds=rounds)
         last = found.points[-200:, 0]
         shares.append(float(torch.cos(6 * last).square().mean()))
@@ -107,11 +123,15 @@ def test_later_rounds_of_a_mixture_do_not_crowd_further() -> None:
 
 def test_the_number_of_components_can_be_left_to_bic() -> None:
     points = torch.linspace(0, 1, 200, dtype=torch.float64)[:, None]
-    weights = torch.exp(-((points[:, 0] - 0.2) ** 2) / 2e-3) + torch.exp(-((points[:, 0] - 0.8) ** 2) / 2e-3)
+    weights = torch.exp(-((points[:, 0] - 0.2) ** 2) / 2e-3) + torch.exp(
+        -((points[:, 0] - 0.8) ** 2) / 2e-3
+    )
     found = Draw(density="mixture", components=0).mixture(points, weights, seed=0)
     assert found.components == 2
     assert sorted(found.means[:, 0].tolist()) == pytest.approx([0.2, 0.8], abs=0.02)
-    one = Draw(density="mixture", components=0).mixture(points[:1].repeat(3, 1) + torch.eye(3)[:, :1], weights[:3], 0)
+    one = Draw(density="mixture", components=0).mixture(
+        points[:1].repeat(3, 1) + torch.eye(3)[:, :1], weights[:3], 0
+    )
     assert one.components <= 2
 
 
@@ -148,7 +168,9 @@ def test_start_is_served_first_and_unanswered_points_do_not_count() -> None:
 def test_several_outputs_and_other_domains() -> None:
     disc = Where(Box([-1, -1], [1, 1]), lambda x: x.square().sum(1) < 1)
     for domain in (Simplex(2), disc):
-        found = TaylorSampler(lambda x: torch.stack([x[:, 0], x[:, 1] ** 2], 1), domain, initial=20).run(30)
+        found = TaylorSampler(
+            lambda x: torch.stack([x[:, 0], x[:, 1] ** 2], 1), domain, initial=20
+        ).run(30)
         assert found.values.shape == (50, 2)
         assert bool(domain.contains(found.points).all())
 
@@ -187,7 +209,10 @@ def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
 
 def test_a_session_has_one_writer_and_its_own_settings(tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
-    with TaylorSampler(None, SQUARE, initial=4, session=path), pytest.raises(InputError, match="another process"):
+    with (
+        TaylorSampler(None, SQUARE, initial=4, session=path),
+        pytest.raises(InputError, match="another process"),
+    ):
         TaylorSampler(None, SQUARE, initial=4, session=path)
     with pytest.raises(InputError, match="initial=5 where"):
         TaylorSampler(None, SQUARE, initial=5, session=path)
@@ -232,7 +257,11 @@ def test_kill_loses_no_told_value(tmp_path: Path) -> None:
             assert told.exists()
     with TaylorSampler(None, SQUARE, initial=8, session=session) as sampler:
         known = dict(
-            zip((k for k in range(len(sampler._trail)) if k in sampler._trail.answers), sampler.values, strict=True)
+            zip(
+                (k for k in range(len(sampler._trail)) if k in sampler._trail.answers),
+                sampler.values,
+                strict=True,
+            )
         )
     lines = [line.split() for line in told.read_text().splitlines() if len(line.split()) == 2]
     assert len(lines) > 10
@@ -250,13 +279,22 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: _told(TaylorSampler(None, SQUARE, interest="derivative", initial=2)).ask(1),
         "must have a function",
     ),
-    "exact of nothing": (lambda: _told(TaylorSampler(None, SQUARE, density="exact", initial=8)).ask(1), "anywhere"),
+    "exact of nothing": (
+        lambda: _told(TaylorSampler(None, SQUARE, density="exact", initial=8)).ask(1),
+        "anywhere",
+    ),
     "twice": (lambda: _told(TaylorSampler(None, SQUARE, initial=2)).tell(0, 1.0), "told once"),
     "not asked": (lambda: TaylorSampler(None, SQUARE).tell(7, 1.0), "was asked"),
     "length": (lambda: _longer(TaylorSampler(None, SQUARE)), "must have 1 numbers"),
     "empty": (lambda: _longer(TaylorSampler(None, SQUARE), []), "one number or more"),
-    "scalar": (lambda: TaylorSampler(lambda x: x.sum(), SQUARE, interest="neighbors").run(1), "each of 16 rows"),
-    "numpy": (lambda: TaylorSampler(lambda x: np.sin(x.numpy()), SQUARE).run(1), "must be one that torch"),
+    "scalar": (
+        lambda: TaylorSampler(lambda x: x.sum(), SQUARE, interest="neighbors").run(1),
+        "each of 16 rows",
+    ),
+    "numpy": (
+        lambda: TaylorSampler(lambda x: np.sin(x.numpy()), SQUARE).run(1),
+        "must be one that torch",
+    ),
     "epsilon": (lambda: Interest(epsilon=0.0), "epsilon must be above 0"),
     "cap": (lambda: Draw(cap=0.0), "cap must be above 0"),
     "temper": (lambda: Draw(temper=2.0), "temper must be"),

@@ -43,7 +43,9 @@ def test_labels_are_turned_as_often_as_said_and_coins_are_fair() -> None:
 @pytest.mark.parametrize("posterior", ["gaussian", "uniform"])
 def test_draws_come_from_the_posterior(posterior) -> None:
     data = half_space(60, torch.Generator().manual_seed(0))
-    recipe = Recipe(model=lambda: nn.Linear(FEATURES, 2, bias=False), train=data, epochs=2, batch_size=20)
+    recipe = Recipe(
+        model=lambda: nn.Linear(FEATURES, 2, bias=False), train=data, epochs=2, batch_size=20
+    )
     found = certify(recipe, posterior=posterior, scale=0.3, epochs=2, draws=1000)
     weights = drawn(found, 20_000, 3)
     assert weights.shape == (20_000, 2, FEATURES)
@@ -55,7 +57,9 @@ def test_draws_come_from_the_posterior(posterior) -> None:
 def test_failures_are_counted(monkeypatch) -> None:
     """A certificate of nought fails at every draw; a certificate of one at none."""
     study = CertificateCoverage().tiny()
-    trial = Trial(parameters={"problem": "coins", "prior": "initial", "posterior": "gaussian", "first": 0})
+    trial = Trial(
+        parameters={"problem": "coins", "prior": "initial", "posterior": "gaussian", "first": 0}
+    )
     honest = study.run(trial)
     assert honest["draws"] == 2
     assert honest["risk"] == 1.0  # one half, twice
@@ -63,7 +67,9 @@ def test_failures_are_counted(monkeypatch) -> None:
         monkeypatch.setattr(
             coverage,
             "certify",
-            lambda *given, bound=bound, **named: dataclasses.replace(certify(*given, **named), bound=bound),
+            lambda *given, bound=bound, **named: dataclasses.replace(
+                certify(*given, **named), bound=bound
+            ),
         )
         assert study.run(trial)["failed"] == failed
 
@@ -79,7 +85,7 @@ def test_the_table_tells_a_bound_that_fails_too_often() -> None:
             "failed": failed,
             "error below": 70,
         }
-        case = {"problem": "coins", "prior": "learnt", "posterior": "uniform", "first": 0}
+        case = {"problem": "coins", "prior": "learned", "posterior": "uniform", "first": 0}
         table = CertificateCoverage().summarize([(Trial(parameters=case), record)])
         assert table.rows[0][3:8] == (100, 0.4, 0.3, 0.6, 0.01)
         assert table.rows[0][8:10] == ("70 %", failed)

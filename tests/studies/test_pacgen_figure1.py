@@ -42,7 +42,9 @@ def test_the_toy_is_a_five_layer_network_with_one_matrix() -> None:
     loss, error = toy.losses(places), toy.error(places)
     for k, place in enumerate(places):
         logits = network(toy, place)(toy.inputs).detach()
-        assert float(loss[k]) == pytest.approx(float(nn.functional.cross_entropy(logits, toy.labels)), rel=1e-8)
+        assert float(loss[k]) == pytest.approx(
+            float(nn.functional.cross_entropy(logits, toy.labels)), rel=1e-8
+        )
         wrong = logits.argmax(1) != toy.labels
         assert float(error[k]) == pytest.approx(float(wrong.double().mean()))
 
@@ -58,7 +60,10 @@ def test_samples_are_seeded_and_come_from_three_clouds() -> None:
 
 def test_the_bound_is_lemma_3_where_that_applies() -> None:
     weights = torch.tensor([[2.0, -5.0], [0.3, 9.0]], dtype=torch.float64)
-    bend, rho = torch.tensor([[3.0, 0.2], [0.0, 40.0]], dtype=torch.float64), torch.tensor([0.5, 20.0]).double()
+    bend, rho = (
+        torch.tensor([[3.0, 0.2], [0.0, 40.0]], dtype=torch.float64),
+        torch.tensor([0.5, 20.0]).double(),
+    )
     found = bound8(torch.tensor([0.2, 0.4], dtype=torch.float64), weights, bend, rho, samples=100)
     for k, loss in enumerate((0.2, 0.4)):
         radius = 0.1 * weights[k].abs() + 0.1
@@ -84,7 +89,9 @@ def test_scores_are_the_papers_formulas() -> None:
         diagonal = derivatives(toy.loss, place[None]).diagonal[0]
         radius = 0.1 * place.abs() + 0.1
         psi = 0.0
-        for weight, bend, kappa in zip(place.tolist(), diagonal.tolist(), radius.tolist(), strict=True):
+        for weight, bend, kappa in zip(
+            place.tolist(), diagonal.tolist(), radius.tolist(), strict=True
+        ):
             root = math.sqrt(max(0.0, bend + row["rho"] * math.sqrt(2) * kappa))
             psi += math.log((abs(weight) + kappa) * max(root, 1 / kappa))
         assert row["psi"] == pytest.approx(psi)
@@ -96,7 +103,9 @@ def test_scores_are_the_papers_formulas() -> None:
 def test_rho_bounds_the_change_of_the_hessian_nearby() -> None:
     toy, place = Toy.draw(100, seed=4), torch.tensor([[6.0, -4.0]], dtype=torch.float64)
     rho = scores(toy, place, toy)[0]["rho"]
-    step = torch.rand(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
+    step = (
+        torch.rand(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
+    )
     step *= 0.1 * place.abs() + 0.1
     change = derivatives(toy.loss, place + step).hessian - derivatives(toy.loss, place).hessian
     assert float((torch.linalg.matrix_norm(change, 2) / step.norm(dim=1)).max()) <= rho * 1.02
@@ -105,10 +114,15 @@ def test_rho_bounds_the_change_of_the_hessian_nearby() -> None:
 def test_the_noisy_loss_is_an_average() -> None:
     toy = Toy.draw(100, seed=4)
     places, scales = torch.tensor([[6.0, -4.0]]).double(), torch.tensor([[0.3, 0.2]]).double()
-    noise = torch.rand(20_000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
+    noise = (
+        torch.rand(20_000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
+        - 1
+    )
     values = toy.losses(places + noise * scales)
     error = float(values.std()) / math.sqrt(len(values))
-    assert float(noisy_loss(toy, places, scales)) == pytest.approx(float(values.mean()), abs=5 * error)
+    assert float(noisy_loss(toy, places, scales)) == pytest.approx(
+        float(values.mean()), abs=5 * error
+    )
 
 
 def test_the_rule_of_the_two_optima() -> None:
@@ -138,18 +152,22 @@ def test_the_maps_are_the_formulas_at_their_places() -> None:
         assert float(found.bound[row, column]) == pytest.approx(alone["bound"], abs=0.01)
 
 
-def test_records_are_repeatable_and_the_table_adds_up(records: list[tuple[Trial, dict[str, Any]]]) -> None:
+def test_records_are_repeatable_and_the_table_adds_up(
+    records: list[tuple[Trial, dict[str, Any]]],
+) -> None:
     trial, first = records[-1]
     assert json.loads(json.dumps(STUDY.run(trial))) == first
     table = STUDY.summarize(records)
-    pairs = [record for trial, record in records if trial["part"] == "landscape" and "sharp" in record]
+    pairs = [
+        record for trial, record in records if trial["part"] == "landscape" and "sharp" in record
+    ]
     assert pairs
     drawn = records[0][1]
     assert table.rows[0][2:] == tuple(drawn["sharp"][name] for name in COLUMNS)
     assert drawn["sharp"]["loss"] <= drawn["flat"]["loss"] <= drawn["sharp"]["loss"] + SLIGHTLY
     assert drawn["sharp"]["trace"] > drawn["flat"]["trace"]
     higher = dict(zip(table.columns, table.rows[4], strict=True))
-    assert higher["train loss"] == 0
+    assert higher["training loss"] == 0
     assert higher["Hessian trace"] == 100
     share = sum(pair["sharp"]["risk"] > pair["flat"]["risk"] for pair in pairs) / len(pairs)
     assert higher["true loss"] == pytest.approx(100 * share)
@@ -164,7 +182,10 @@ def test_without_any_pair_the_table_says_so(records: list[tuple[Trial, dict[str,
 
 
 def test_which_number_agrees_with_the_gap() -> None:
-    pair = {"sharp": {"psi": 2.0, "null": 1.0, "gap": 0.2}, "flat": {"psi": 1.0, "null": 1.5, "gap": 0.1}}
+    pair = {
+        "sharp": {"psi": 2.0, "null": 1.0, "gap": 0.2},
+        "flat": {"psi": 1.0, "null": 1.5, "gap": 0.1},
+    }
     assert _agrees(pair, "psi")
     assert not _agrees(pair, "null")
 
@@ -175,7 +196,9 @@ def test_the_charts_show_what_was_found(records: list[tuple[Trial, dict[str, Any
     for chart in json.loads(json.dumps(found)):
         go.Figure(study_chart(chart))
     surface, drawn = found[0], records[0][1]
-    assert [(mark["x"], mark["y"]) for mark in surface["marks"]] == [tuple(drawn[which]["place"]) for which in PAIR]
+    assert [(mark["x"], mark["y"]) for mark in surface["marks"]] == [
+        tuple(drawn[which]["place"]) for which in PAIR
+    ]
     toy, row, column = Toy.draw(100, drawn["seed"]), 7, 40
     place = torch.tensor([[surface["x"][column], surface["y"][row]]], dtype=torch.float64)
     assert surface["z"][row][column] == pytest.approx(float(toy.losses(place)), rel=1e-3)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from mindgap.core.study import Record, Trial
-from mindgap.studies.pacgen.figure2 import MIDDLE, RATE, TARGET, distance, network, reached, settings
+from mindgap.studies.pacgen.figure2 import (
+    MIDDLE,
+    RATE,
+    TARGET,
+    distance,
+    network,
+    reached,
+    settings,
+)
 from mindgap.studies.pacgen.figure2_table import RIVALS, gap, table
 
 
@@ -34,7 +42,12 @@ def records(sign: float) -> list[tuple[Trial, Record]]:
         for data in RATE:
             for size, rate in settings(data):
                 wide = size * rate * 10
-                found = {"epoch": 5.0, "train_loss": 0.1, "test_loss": 0.1 + wide, **dict.fromkeys(RIVALS, wide)}
+                found = {
+                    "epoch": 5.0,
+                    "train_loss": 0.1,
+                    "test_loss": 0.1 + wide,
+                    **dict.fromkeys(RIVALS, wide),
+                }
                 found |= {
                     "train_loss": 0.1,
                     "squared-gradient": sign * wide,
@@ -44,8 +57,17 @@ def records(sign: float) -> list[tuple[Trial, Record]]:
                 }
                 rows.append(
                     (
-                        Trial(parameters={"data": data, "batch_size": size, "learning_rate": rate}, seed=seed),
-                        {"stopped": "", "along": [found], "epochs": found, "loss": found, "reached": seed != 2},
+                        Trial(
+                            parameters={"data": data, "batch_size": size, "learning_rate": rate},
+                            seed=seed,
+                        ),
+                        {
+                            "stopped": "",
+                            "along": [found],
+                            "epochs": found,
+                            "loss": found,
+                            "reached": seed != 2,
+                        },
                     )
                 )
     return rows
@@ -54,9 +76,14 @@ def records(sign: float) -> list[tuple[Trial, Record]]:
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_correlations_of_known_records(sign: float) -> None:
     found = table(records(sign), 5, RATE, TARGET, MIDDLE)
-    wanted = {"Ψ, squared gradients": f"{sign:+.2f} [{sign:.2f}, {sign:.2f}]", "train loss": "—"}
+    wanted = {"Ψ, squared gradients": f"{sign:+.2f} [{sign:.2f}, {sign:.2f}]", "training loss": "—"}
     assert len(found.rows) == 4 * (1 + len(RIVALS))
-    for _, _, quantity, *cells in found.rows:  # the train loss is the same everywhere, all others follow the gap
+    for (
+        _,
+        _,
+        quantity,
+        *cells,
+    ) in found.rows:  # the training loss is the same everywhere, all others follow the gap
         assert cells == [wanted.get(quantity, "+1.00 [1.00, 1.00]")] * 2
     assert any("16 of 24 runs were compared" in note for note in found.notes)
     assert any("Capped weights: 50 %" in note for note in found.notes)

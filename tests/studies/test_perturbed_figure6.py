@@ -19,29 +19,38 @@ from mindgap.nets import LeNet5, WideResNet
 from mindgap.remedies.dropout import Dropout
 from mindgap.remedies.perturbed import Perturbed
 from mindgap.studies.perturbed import figure6
-from mindgap.studies.perturbed.arms import METHODS, PLAIN, accuracy, parts_of, trained, with_fresh_statistics
+from mindgap.studies.perturbed.arms import (
+    METHODS,
+    PLAIN,
+    accuracy,
+    parts_of,
+    trained,
+    with_fresh_statistics,
+)
 from mindgap.studies.perturbed.figure6 import OLD_PLAIN, PerturbedFigure6, arms
 from mindgap.studies.perturbed.table import perturbed_table
 from mindgap.training.fit import fit
 
 
-def pictures(size: int, test_size: int, seed: int) -> DataSet:
-    """Invented pictures whose brightness tells the class."""
+def images(size: int, test_size: int, seed: int) -> DataSet:
+    """Invented images whose brightness tells the class."""
     random = torch.Generator().manual_seed(seed)
     targets = torch.arange(size + test_size) % 10
-    inputs = torch.rand(size + test_size, 3, 32, 32, generator=random) + targets.view(-1, 1, 1, 1) / 10
-    return DataSet("pictures", inputs[:size], targets[:size], inputs[size:], targets[size:])
+    inputs = (
+        torch.rand(size + test_size, 3, 32, 32, generator=random) + targets.view(-1, 1, 1, 1) / 10
+    )
+    return DataSet("images", inputs[:size], targets[:size], inputs[size:], targets[size:])
 
 
 @pytest.fixture
 def invented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(figure6, "cifar10", pictures)
+    monkeypatch.setattr(figure6, "cifar10", images)
     yield
     parts_of.cache_clear()
 
 
-def test_parts_are_disjoint_small_and_standardised_by_the_train_pictures() -> None:
-    parts = parts_of(pictures, (40, 20, 30), 3, 2)
+def test_parts_are_disjoint_small_and_standardized_by_the_train_images() -> None:
+    parts = parts_of(images, (40, 20, 30), 3, 2)
     assert {name: tuple(inputs.shape) for name, (inputs, _) in parts.items()} == {
         "train": (40, 3, 16, 16),
         "validation": (20, 3, 16, 16),
@@ -50,13 +59,13 @@ def test_parts_are_disjoint_small_and_standardised_by_the_train_pictures() -> No
     together = torch.cat([parts["train"][0], parts["validation"][0]]).flatten(1)
     assert len(together.unique(dim=0)) == 60
     assert torch.allclose(parts["train"][0].mean((0, 2, 3)), torch.zeros(3), atol=1e-5)
-    data = pictures(60, 30, 3)
+    data = images(60, 30, 3)
     rows = {tuple(row) for row in data.inputs.mean((2, 3)).mul(1e4).round().tolist()}
     assert len(rows) == 60
-    whole = parts_of(pictures, (40, 20, 30), 3, 1)
+    whole = parts_of(images, (40, 20, 30), 3, 1)
     mean = whole["test"][0].view(30, 3, 16, 2, 16, 2).mean((3, 5))
     assert torch.allclose(parts["test"][0], mean, atol=1e-5)
-    assert not torch.equal(parts_of(pictures, (40, 20, 30), 4, 2)["train"][0], parts["train"][0])
+    assert not torch.equal(parts_of(images, (40, 20, 30), 4, 2)["train"][0], parts["train"][0])
 
 
 def test_every_method_has_as_many_candidates_and_arms_differ_in_one_thing() -> None:
@@ -75,15 +84,19 @@ def test_every_method_has_as_many_candidates_and_arms_differ_in_one_thing() -> N
 
 def test_dropout_sits_inside_the_blocks_and_changes_no_first_weight() -> None:
     plain, dropped = (
-        Recipe(model=lambda rate=rate: figure6._network(10, 1, dropout=rate), train=([], [])).build(7)
+        Recipe(model=lambda rate=rate: figure6._network(10, 1, dropout=rate), train=([], [])).build(
+            7
+        )
         for rate in (0.0, 0.3)
     )
-    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), dropped.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(plain.parameters(), dropped.parameters(), strict=True)
+    )
     assert [module.p for module in dropped.modules() if isinstance(module, nn.Dropout)] == [0.3] * 3
 
 
 def test_trained_equals_fit_and_its_last_curve_point_is_the_end() -> None:
-    parts = parts_of(pictures, (40, 20, 30), 1, 2)
+    parts = parts_of(images, (40, 20, 30), 1, 2)
     recipe = Recipe(model=lambda: WideResNet(10, 1), train=parts["train"], epochs=3, batch_size=20)
     found = trained(recipe, (Perturbed(gamma=1.0),), 5, parts, every=2, shown=100)
     model = fit(recipe, [Perturbed(gamma=1.0)], seed=5).model.eval()
@@ -98,9 +111,16 @@ def test_trained_equals_fit_and_its_last_curve_point_is_the_end() -> None:
 
 
 def test_a_run_that_diverges_is_told_and_judged() -> None:
-    parts = parts_of(pictures, (40, 20, 30), 1, 1)
-    recipe = Recipe(model=lambda: LeNet5(channels=3, image_size=32), train=parts["train"], epochs=4, optimizer="sgd")
-    found = trained(recipe.replace(learning_rate=1e30, batch_size=10), (), 0, parts, every=1, shown=20)
+    parts = parts_of(images, (40, 20, 30), 1, 1)
+    recipe = Recipe(
+        model=lambda: LeNet5(channels=3, image_size=32),
+        train=parts["train"],
+        epochs=4,
+        optimizer="sgd",
+    )
+    found = trained(
+        recipe.replace(learning_rate=1e30, batch_size=10), (), 0, parts, every=1, shown=20
+    )
     assert found["stopped"].startswith("diverged")
     assert len(found["curves"]["test"]) == len(found["epochs"]) == 4
 
@@ -129,7 +149,13 @@ def test_dropout_of_a_remedy_is_off_when_accuracy_is_taken() -> None:
 def invented_record(validation: float, test: float, stopped: str = "") -> dict[str, Any]:
     final = {"train": 99.0, "validation": validation, "test": test}
     curves = {name: [value - 1, value] for name, value in final.items()}
-    return {"epochs": [1, 2], "curves": curves, "final": final, "fresh": test + 2, "stopped": stopped}
+    return {
+        "epochs": [1, 2],
+        "curves": curves,
+        "final": final,
+        "fresh": test + 2,
+        "stopped": stopped,
+    }
 
 
 def invented_runs() -> dict[str, dict[int, Any]]:
@@ -137,7 +163,10 @@ def invented_runs() -> dict[str, dict[int, Any]]:
     runs: dict[str, dict[int, Any]] = {}
     for place, arm in enumerate(arms()):
         best = 10.0 if place in (2, 5, 8) else 0.0
-        runs[arm.name] = {seed: invented_record(40 + best, 50 + place + seed * (1 + 0.1 * place)) for seed in range(4)}
+        runs[arm.name] = {
+            seed: invented_record(40 + best, 50 + place + seed * (1 + 0.1 * place))
+            for seed in range(4)
+        }
     del runs[OLD_PLAIN][3]
     return runs
 
@@ -152,7 +181,10 @@ def test_the_table_chooses_on_validation_and_pairs_by_seed() -> None:
     tests = []
     for arm in arms():
         if arm.name != arm.control:
-            pairs = [[runs[name][seed]["final"]["test"] for seed in range(3)] for name in (arm.name, arm.control)]
+            pairs = [
+                [runs[name][seed]["final"]["test"] for seed in range(3)]
+                for name in (arm.name, arm.control)
+            ]
             tests.append((arm.name, paired(*pairs)))
     for (name, test), p_value in zip(tests, holm([test.p_value for _, test in tests]), strict=True):
         assert rows[name]["change"] == pytest.approx(test.difference)
@@ -172,7 +204,11 @@ def test_another_test_accuracy_changes_no_choice() -> None:
     runs["dropout 0.1"] = {seed: invented_record(40, 99) for seed in range(4)}
     table = perturbed_table("title", arms(), runs, (), fresh=False)
     place = table.columns.index("chosen")
-    assert [row[0] for row in table.rows if row[place]] == ["PerturbedOPT, γ = 1", "dropout 0.3", "SAM, ρ = 0.05"]
+    assert [row[0] for row in table.rows if row[place]] == [
+        "PerturbedOPT, γ = 1",
+        "dropout 0.3",
+        "SAM, ρ = 0.05",
+    ]
 
 
 def test_curves_are_means_with_intervals_and_diverged_runs_are_counted() -> None:
@@ -194,12 +230,17 @@ def test_curves_are_means_with_intervals_and_diverged_runs_are_counted() -> None
 
 def test_a_collapsed_published_arm_is_told_and_not_drawn() -> None:
     runs, name = invented_runs(), "PerturbedOPT, published"
-    drawn = {row["name"] for row in perturbed_table("title", arms(), runs, (), fresh=True).charts[1]["series"]}
+    drawn = {
+        row["name"]
+        for row in perturbed_table("title", arms(), runs, (), fresh=True).charts[1]["series"]
+    }
     assert name in drawn
     runs[name] = {seed: invented_record(10, 60) for seed in range(4)}
     table = perturbed_table("title", arms(), runs, (), fresh=True)
     assert {row["name"] for row in table.charts[1]["series"]} == drawn - {name}
-    assert any(f"leave out {name}, whose validation accuracy of 10.0 %" in note for note in table.notes)
+    assert any(
+        f"leave out {name}, whose validation accuracy of 10.0 %" in note for note in table.notes
+    )
     assert name in [row[0] for row in table.rows]
 
 
@@ -209,14 +250,16 @@ def test_one_seed_makes_no_rows() -> None:
 
 
 @pytest.mark.usefixtures("invented")
-def test_tiny_runs_and_the_weights_do_not_depend_on_the_test_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiny_runs_and_the_weights_do_not_depend_on_the_test_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     study = PerturbedFigure6().tiny().replace(epochs=2)
     trial = Trial(parameters={"arm": "dropout 0.3"}, seed=1)
     found = study.run(trial)
     assert study.run(trial) == found
 
     def changed(size: int, test_size: int, seed: int) -> DataSet:
-        data = pictures(size, test_size, seed)
+        data = images(size, test_size, seed)
         assert data.test_inputs is not None
         return dataclasses.replace(data, test_inputs=data.test_inputs.flip(0))
 
@@ -231,7 +274,9 @@ def test_the_published_arm_keeps_its_rate(monkeypatch: pytest.MonkeyPatch) -> No
     recipes: dict[str, Recipe] = {}
     study = PerturbedFigure6().tiny()
     for arm in arms():
-        monkeypatch.setattr(figure6, "trained", lambda recipe, *_, name=arm.name: recipes.setdefault(name, recipe))
+        monkeypatch.setattr(
+            figure6, "trained", lambda recipe, *_, name=arm.name: recipes.setdefault(name, recipe)
+        )
         study.run(Trial(parameters={"arm": arm.name}))
     old, own = recipes["PerturbedOPT, published"], recipes[PLAIN]
     assert (old.learning_rate, old.batch_size, old.schedule) == (1e-4, 128, None)
@@ -243,7 +288,7 @@ def test_the_published_arm_keeps_its_rate(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.shared
 @pytest.mark.usefixtures("shared_module")
-def test_real_pictures_run_and_repeat() -> None:
+def test_real_images_run_and_repeat() -> None:
     study = PerturbedFigure6().tiny()
     parts_of.cache_clear()
     try:

@@ -19,7 +19,7 @@ from mindgap.studies.perturbed.mnist import PerturbedMnist, arms
 
 
 def digits(size: int, test_size: int, seed: int) -> DataSet:
-    """Invented pictures with a bright row that tells the class."""
+    """Invented images with a bright row that tells the class."""
     random = torch.Generator().manual_seed(seed)
     targets = torch.arange(size + test_size) % 10
     inputs = torch.rand(size + test_size, 1, 28, 28, generator=random)
@@ -35,7 +35,9 @@ def invented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_all_arms_share_the_recipe_and_every_method_has_three_settings() -> None:
-    assert {method: sum(arm.method == method for arm in arms()) for method in METHODS} == dict.fromkeys(METHODS, 3)
+    assert {
+        method: sum(arm.method == method for arm in arms()) for method in METHODS
+    } == dict.fromkeys(METHODS, 3)
     assert all(arm.control == PLAIN and not arm.changes for arm in arms())
     kinds = {"PerturbedOPT": Perturbed, "published": Perturbed, "dropout": Dropout, "SAM": SAM}
     for arm in arms()[1:]:

@@ -77,7 +77,9 @@ def test_published_radius_is_that_of_the_library() -> None:
             return loss
 
         step.gradient(closure, flat, number)
-        ratio = torch.cat([(m[0].abs() / (r + 1e-12)).flatten() for m, r in zip(moves, radii, strict=True)])
+        ratio = torch.cat(
+            [(m[0].abs() / (r + 1e-12)).flatten() for m, r in zip(moves, radii, strict=True)]
+        )
         assert float(ratio.max()) <= 1 + 1e-3
         if number > 1:
             assert float(ratio.max()) > 0.8  # uniform on all of it
@@ -108,7 +110,11 @@ def test_noise_for_each_sample_has_the_moments_of_fresh_weights() -> None:
     radius, bias_radius = torch.rand(1, 6, 2), torch.rand(1, 1, 2)
     many = together._noisy(x.expand(1, 40_000, 6), weight, bias, radius, bias_radius)[0]
     draws = weight + radius * (2 * torch.rand(40_000, 6, 2) - 1)
-    literal = (x[0, 0][None, :, None] * draws).sum(1) + bias[0] + bias_radius[0] * (2 * torch.rand(40_000, 2) - 1)
+    literal = (
+        (x[0, 0][None, :, None] * draws).sum(1)
+        + bias[0]
+        + bias_radius[0] * (2 * torch.rand(40_000, 2) - 1)
+    )
     assert torch.allclose(many.mean(0), literal.mean(0), atol=0.05)
     assert torch.allclose(many.std(0), literal.std(0), rtol=0.03)
 
@@ -141,7 +147,14 @@ def test_a_variant_wins_only_against_both_controls_on_both_data_sets() -> None:
         records = [
             (
                 Trial(parameters={"data": data, "rule": rule}),
-                record(levels.get(rule, 0.09 if rule != "filter" else (0.05 if data == "digits" else filter_on_mnist))),
+                record(
+                    levels.get(
+                        rule,
+                        0.09
+                        if rule != "filter"
+                        else (0.05 if data == "digits" else filter_on_mnist),
+                    )
+                ),
             )
             for data in LOADERS
             for rule in ARMS

@@ -29,4 +29,6 @@ def test_share_of_the_interval_is_that_of_a_fine_grid() -> None:
     slope = 10 / torch.cosh(10 * x) ** 2
     curve = -20 * torch.tanh(10 * x) * slope
     interest = 1e-3 * slope**2 + 0.5e-6 * curve**2
-    assert record["steep"] == pytest.approx(float((interest > interest.mean()).double().mean()), abs=1e-3)
+    assert record["steep"] == pytest.approx(
+        float((interest > interest.mean()).double().mean()), abs=1e-3
+    )

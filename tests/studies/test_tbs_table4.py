@@ -46,7 +46,7 @@ def test_resampled_points_lie_on_known_ones() -> None:
 
 
 def test_interest_pulls_points_to_the_steep_part() -> None:
-    for arm in ("TBS, weighted mixture", "TBS, pool", "TBS, exact density", "neighbours, pool"):
+    for arm in ("TBS, weighted mixture", "TBS, pool", "TBS, exact density", "neighbors, pool"):
         new = torch.cat([arm_points(arm, FUNCTIONS["tanh"], seed)[8:] for seed in range(15)])
         assert float((new.abs() < 0.3).double().mean()) > 0.5, arm  # uniform points: 0.3
 
@@ -81,7 +81,9 @@ def test_rows_hold_the_paired_difference_and_the_papers_number() -> None:
     assert by_arm["Sobol"][9] < 1e-6
     assert by_arm[RESAMPLED][9] > 0.05
     assert any("adaptive is not installed" in note for note in table.notes)
-    assert any("L2 error: TBS, exact density minus grid of 16: -0.5" in note for note in table.notes)
+    assert any(
+        "L2 error: TBS, exact density minus grid of 16: -0.5" in note for note in table.notes
+    )
     assert len(table.charts) == 2
 
 

@@ -8,7 +8,16 @@ import torch
 from mindgap.core.study import Trial
 from mindgap.data.bateman import bateman
 from mindgap.studies import TbsFigure4, TbsTable5
-from mindgap.studies.tbs.bateman import DEFAULT, PUBLISHED, SOBOL, arm_points, arms, scaled, system, trained
+from mindgap.studies.tbs.bateman import (
+    DEFAULT,
+    PUBLISHED,
+    SOBOL,
+    arm_points,
+    arms,
+    scaled,
+    system,
+    trained,
+)
 from mindgap.studies.tbs.bateman import worst_over_time as worst
 from mindgap.studies.tbs.figure4 import _sums
 
@@ -27,7 +36,10 @@ def test_arms_share_the_uniform_half_and_the_budget(species: int) -> None:
 
 def test_plain_mixture_crowds_where_little_is_left_at_the_start() -> None:
     """Df has a heavy tail as u0 nears zero; tempering spreads the points."""
-    near = {arm: float((arm_points(arm, 1, 1000, 0)[500:, 0] < 0.1).double().mean()) for arm in (PUBLISHED, DEFAULT)}
+    near = {
+        arm: float((arm_points(arm, 1, 1000, 0)[500:, 0] < 0.1).double().mean())
+        for arm in (PUBLISHED, DEFAULT)
+    }
     assert near[PUBLISHED] > 0.5
     assert 0.1 < near[DEFAULT] < 0.4
 
@@ -39,9 +51,13 @@ def test_worst_error_over_time_equals_a_loop() -> None:
     for k in range(2):
         for i, u in enumerate(middles):
             for j, eta in enumerate(middles):
-                rows = torch.tensor([[u, eta, 0.2 * step] for step in range(51)], dtype=torch.float64)
+                rows = torch.tensor(
+                    [[u, eta, 0.2 * step] for step in range(51)], dtype=torch.float64
+                )
                 error = networks.outputs(scaled(rows, box))[k].double() - bateman(rows)
-                assert float(found[k, i, j]) == pytest.approx(float(error.square().sum(1).max()), rel=1e-5)
+                assert float(found[k, i, j]) == pytest.approx(
+                    float(error.square().sum(1).max()), rel=1e-5
+                )
 
 
 def test_gains_and_losses_are_what_the_paper_defines() -> None:
@@ -58,7 +74,10 @@ def test_gains_and_losses_are_what_the_paper_defines() -> None:
 def records(difference: float) -> list[tuple[Trial, dict[str, Any]]]:
     found = []
     for seed in range(4):
-        largest = {arm: 0.5 + 0.01 * seed + (difference + 0.001 * seed if k else 0) for k, arm in enumerate(arms(1))}
+        largest = {
+            arm: 0.5 + 0.01 * seed + (difference + 0.001 * seed if k else 0)
+            for k, arm in enumerate(arms(1))
+        }
         scores = {"mse": largest, "largest": largest, "gain": largest, "loss": largest}
         near = dict.fromkeys(largest, 0.25)
         record = {"scores": scores, "near": near, "train": [2e-5, 1e-5], "interest": [0.05, 30.0]}
@@ -103,7 +122,9 @@ def test_figure_has_maps_in_their_axes_and_three_curves() -> None:
     assert kinds == ["heat"] * 3 + ["line"] * 3
     interest = torch.tensor(table.charts[0]["z"])
     assert float(interest.max()) <= 0.1
-    assert float(interest[-1, 0]) > float(interest[-1, -1])  # rows are eta0, columns u0: steep at small u0
+    assert float(interest[-1, 0]) > float(
+        interest[-1, -1]
+    )  # rows are eta0, columns u0: steep at small u0
     truth = table.charts[3]["series"][0]
     assert truth["name"] == "u, true"
     assert len(truth["x"]) == len(truth["y"]) == 51

@@ -42,8 +42,12 @@ def test_the_places_make_up_the_whole(records: list[tuple[Trial, dict[str, Any]]
 
 def test_the_baseline_is_plain_training(records: list[tuple[Trial, dict[str, Any]]]) -> None:
     recipe = STUDY._recipe(two_moons(300, 1000, 0.1, seed=1))
-    errors = [fit(recipe, seed=seed, evaluate_every=0).subject().mean_error("test") for seed in range(3)]
-    assert records[1][1]["accuracy"]["everywhere"][0] == pytest.approx(100 * (1 - sum(errors) / 3), abs=0.11)
+    errors = [
+        fit(recipe, seed=seed, evaluate_every=0).subject().mean_error("test") for seed in range(3)
+    ]
+    assert records[1][1]["accuracy"]["everywhere"][0] == pytest.approx(
+        100 * (1 - sum(errors) / 3), abs=0.11
+    )
 
 
 def test_only_the_first_draw_is_drawn_and_its_points_are_the_samples(
@@ -70,7 +74,9 @@ def test_the_table_and_its_charts(records: list[tuple[Trial, dict[str, Any]]]) -
     assert [chart["kind"] for chart in table.charts] == ["plane", "plane"]
     for chart in json.loads(json.dumps(table.charts)):
         go.Figure(study_chart(chart))
-    assert [trace["name"] for trace in study_chart(table.charts[1])["data"][:3]][1].startswith("VBSW, mean 1 (")
+    assert [trace["name"] for trace in study_chart(table.charts[1])["data"][:3]][1].startswith(
+        "VBSW, mean 1 ("
+    )
 
 
 def test_moons_that_lie_apart_are_told() -> None:

@@ -1,4 +1,4 @@
-"""Figure 2: what is counted, and that pictures reach the page."""
+"""Figure 2: what is counted, and that images reach the page."""
 
 from __future__ import annotations
 
@@ -28,18 +28,29 @@ def test_a_wrong_label_amid_a_class_is_found_by_agreement_and_not_by_variance() 
 
 
 def record(heavy: float, seed: int) -> dict[str, Any]:
-    picture = {"address": "data:image/png;base64,AAAA", "caption": "3 → <b>"}
-    parts = {name: {"heaviest": heavy, "least agreement": 0.5, "all": 0.02} for name in ("own", "other")}
+    image = {"address": "data:image/png;base64,AAAA", "caption": "3 → <b>"}
+    parts = {
+        name: {"heaviest": heavy, "least agreement": 0.5, "all": 0.02} for name in ("own", "other")
+    }
     hard = {"heaviest": heavy, "all": 0.1}
-    shown = {"pictures": [picture] * 2} if seed == 0 else {}
+    shown = {"images": [image] * 2} if seed == 0 else {}
     return {"hard": hard, **parts, "train_error": 0.25, **shown}
 
 
 def results() -> dict[str, Any]:
     study = VbswFigure2(splits=3)
     values = (0.4, 0.5, 0.6)
-    table = study.summarize([(trial, record(values[trial.seed], trial.seed)) for trial in study.trials()])
-    whole = {"schema": 1, "study": study.name, "fields": {}, "expected": {}, "versions": {}, "date": "2026-01-01"}
+    table = study.summarize(
+        [(trial, record(values[trial.seed], trial.seed)) for trial in study.trials()]
+    )
+    whole = {
+        "schema": 1,
+        "study": study.name,
+        "fields": {},
+        "expected": {},
+        "versions": {},
+        "date": "2026-01-01",
+    }
     return {**whole, "table": table.to_dict(), "trials": [], "cost": {}}
 
 
@@ -53,7 +64,7 @@ def test_the_rows_are_per_cent_with_paired_differences() -> None:
     assert 0 < p_value < 0.05
 
 
-def test_the_pictures_reach_the_page_and_captions_are_harmless() -> None:
+def test_the_images_reach_the_page_and_captions_are_harmless() -> None:
     text = study_html(json.loads(json.dumps(results()))).replace(overview.library(), "")
     assert text.count('<img src="data:image/png;base64,AAAA"') == 4
     assert "3 → &lt;b&gt;" in text
@@ -64,15 +75,19 @@ def test_the_pictures_reach_the_page_and_captions_are_harmless() -> None:
 @pytest.mark.shared
 @pytest.mark.usefixtures("shared_module")
 @pytest.mark.parametrize("name", LOADERS)
-def test_a_small_run_on_real_pictures(name: str) -> None:
+def test_a_small_run_on_real_images(name: str) -> None:
     study = VbswFigure2().tiny()
     try:
         found = study.run(Trial(parameters={"data": name}, seed=0))
     except DataUnavailableError as error:
         pytest.skip(f"{name} is not here: {error}")
     assert found["own"]["all"] == found["other"]["all"] == pytest.approx(0.02)
-    assert all(0 <= share <= 1 for part in ("hard", "own", "other") for share in found[part].values())
-    assert len(found["pictures"]) == 24
-    assert all(picture["address"].startswith("data:image/png") for picture in found["pictures"])
+    assert all(
+        0 <= share <= 1 for part in ("hard", "own", "other") for share in found[part].values()
+    )
+    assert len(found["images"]) == 24
+    assert all(image["address"].startswith("data:image/png") for image in found["images"])
     if name == "mnist":
-        assert all(picture["caption"][0] in mnist(size=10, test_size=10).classes for picture in found["pictures"])
+        assert all(
+            image["caption"][0] in mnist(size=10, test_size=10).classes for image in found["images"]
+        )

@@ -18,7 +18,15 @@ from mindgap.ops.convex.heads import solve_heads
 from mindgap.ops.convex.minibatch import Minibatch
 from mindgap.ops.variance.local import local_variance
 from mindgap.studies.vbsw.head_table import AGAINST, BASE, COLUMNS, head_table
-from mindgap.studies.vbsw.heads import EXACT, MINIBATCH, HeadParts, exact_arms, head_parts, head_weights, minibatch_arms
+from mindgap.studies.vbsw.heads import (
+    EXACT,
+    MINIBATCH,
+    HeadParts,
+    exact_arms,
+    head_parts,
+    head_weights,
+    minibatch_arms,
+)
 from mindgap.studies.vbsw.table2 import LOADERS, PUBLISHED, SETTINGS, VbswTable2
 from mindgap.training.fit import fit
 
@@ -29,12 +37,14 @@ def cloud(samples: int, seed: int) -> tuple[Tensor, Tensor]:
     """Three classes that overlap, so that settings differ."""
     random = torch.Generator().manual_seed(seed)
     classes = torch.randint(3, (samples,), generator=random)
-    centres = torch.tensor([[0.0, 0.0], [1.5, 0.0], [0.5, 1.0]])
-    return centres[classes] + torch.randn(samples, 2, generator=random), classes
+    centers = torch.tensor([[0.0, 0.0], [1.5, 0.0], [0.5, 1.0]])
+    return centers[classes] + torch.randn(samples, 2, generator=random), classes
 
 
 def parts(**changes: Any) -> HeadParts:
-    made = HeadParts(train=cloud(90, 0), validation=cloud(200, 1), test=cloud(200, 2), head=nn.Linear(2, 3))
+    made = HeadParts(
+        train=cloud(90, 0), validation=cloud(200, 1), test=cloud(200, 2), head=nn.Linear(2, 3)
+    )
     return dataclasses.replace(made, **changes)
 
 
@@ -82,7 +92,8 @@ def test_the_choice_sees_validation_data_alone() -> None:
     assert other.chosen == found.chosen
     assert other.accuracy != found.accuracy
     choices = {
-        exact_arms(dataclasses.replace(data, validation=cloud(200, seed)), weights).chosen["VBSW"] for seed in range(12)
+        exact_arms(dataclasses.replace(data, validation=cloud(200, seed)), weights).chosen["VBSW"]
+        for seed in range(12)
     }
     assert len(choices) > 1
 
@@ -101,7 +112,13 @@ def test_minibatch_arms_equal_plain_training() -> None:
         "step × mean weight": (None, 1e-3 * average),
     }
     for arm, (row, rate) in cases.items():
-        recipe = Recipe(model=lambda: nn.Linear(2, 3), train=data.train, epochs=3, batch_size=25, learning_rate=rate)
+        recipe = Recipe(
+            model=lambda: nn.Linear(2, 3),
+            train=data.train,
+            epochs=3,
+            batch_size=25,
+            learning_rate=rate,
+        )
         model = fit(recipe.replace(sample_weights=row), seed=9).model
         right = (model(data.test[0]).argmax(1) == data.test[1]).double().mean()
         assert found[arm][1] == pytest.approx(100 * float(right))
@@ -122,7 +139,9 @@ def record(base: float, exact: float, small: list[float]) -> dict[str, Any]:
         "base": base,
         "base_validation": base,
         "exact": {arm: exact + place for place, arm in enumerate(EXACT)},
-        "minibatch": {arm: [value + place for value in small] for place, arm in enumerate(MINIBATCH)},
+        "minibatch": {
+            arm: [value + place for value in small] for place, arm in enumerate(MINIBATCH)
+        },
         "chosen": {"VBSW": [2.0, 10], "permuted": [2.0, 10]},
         "converged": 1.0,
         "mean_weight": 2.0,
@@ -132,7 +151,10 @@ def record(base: float, exact: float, small: list[float]) -> dict[str, Any]:
 def records() -> list[tuple[Trial, dict[str, Any]]]:
     bases = {(0, 0): 90.0, (0, 1): 91.0, (1, 0): 92.0, (1, 1): 93.0, (2, 0): 50.0}
     return [
-        (Trial(parameters={"data": "MNIST", "split": split}, seed=seed), record(base, 80.0, [base - 2, base + 1]))
+        (
+            Trial(parameters={"data": "MNIST", "split": split}, seed=seed),
+            record(base, 80.0, [base - 2, base + 1]),
+        )
         for (split, seed), base in bases.items()
     ]
 
@@ -151,8 +173,13 @@ def test_rows_hold_the_papers_numbers_and_our_differences() -> None:
     assert rows["minibatch, VBSW"]["change"] == pytest.approx(1)
     assert rows["exact head, permuted, chosen"]["change"] == pytest.approx(4)
     assert rows["exact head, permuted, chosen"]["against"] == "no weights"
-    assert "gain as published +2.000 (paper +0.03); best base network 93.00 (paper 98.99)" in table.notes[3]
-    assert [chart["series"][0]["x"] for chart in table.charts][1] == [arm for arm in AGAINST if arm.startswith("best")]
+    assert (
+        "gain as published +2.000 (paper +0.03); best base network 93.00 (paper 98.99)"
+        in table.notes[3]
+    )
+    assert [chart["series"][0]["x"] for chart in table.charts][1] == [
+        arm for arm in AGAINST if arm.startswith("best")
+    ]
 
 
 def test_too_few_networks_make_no_rows() -> None:
@@ -160,21 +187,21 @@ def test_too_few_networks_make_no_rows() -> None:
     assert head_table("CIFAR-10", records(), {}) is None
 
 
-def pictures(shape: tuple[int, ...]) -> Callable[..., DataSet]:
+def images(shape: tuple[int, ...]) -> Callable[..., DataSet]:
     def load(size: int, test_size: int, seed: int) -> DataSet:
         random = torch.Generator().manual_seed(seed)
         inputs = torch.rand(size + test_size, *shape, generator=random)
         targets = torch.arange(size + test_size) % 10
         inputs += targets.view(-1, *[1] * len(shape)) / 10
-        return DataSet("pictures", inputs[:size], targets[:size], inputs[size:], targets[size:])
+        return DataSet("images", inputs[:size], targets[:size], inputs[size:], targets[size:])
 
     return load
 
 
 @pytest.fixture
 def invented(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LOADERS, "MNIST", pictures((1, 28, 28)))
-    monkeypatch.setitem(LOADERS, "CIFAR-10", pictures((3, 32, 32)))
+    monkeypatch.setitem(LOADERS, "MNIST", images((1, 28, 28)))
+    monkeypatch.setitem(LOADERS, "CIFAR-10", images((3, 32, 32)))
 
 
 @pytest.mark.usefixtures("invented")
@@ -183,7 +210,9 @@ def test_tiny_runs_on_both_networks_with_all_arms() -> None:
     assert len(study.trials()) == 8
     found = study.run(study.trials()[-1])
     assert tuple(found["exact"]) == EXACT
-    assert {arm: len(values) for arm, values in found["minibatch"].items()} == dict.fromkeys(MINIBATCH, 2)
+    assert {arm: len(values) for arm, values in found["minibatch"].items()} == dict.fromkeys(
+        MINIBATCH, 2
+    )
     assert found["chosen"]["VBSW"] in SETTINGS
     assert PUBLISHED in SETTINGS
 
@@ -197,7 +226,9 @@ def test_train_and_validation_samples_are_disjoint() -> None:
 
 
 @pytest.mark.usefixtures("invented")
-def test_another_test_part_changes_no_choice_and_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_test_part_changes_no_choice_and_no_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     study = VbswTable2().tiny()
     trial = study.trials()[0]
     found = study.run(trial)

@@ -21,7 +21,20 @@ from mindgap.studies.vbsw.table3 import scores
 from mindgap.studies.vbsw.table3_table import COLUMNS, METRICS, Parts, Weights, rows_of, summary
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "glue"
-WORDS = ("cat", "dog", "bird", "house", "tree", "runs", "sits", "sleeps", "red", "big", "old", "small")
+WORDS = (
+    "cat",
+    "dog",
+    "bird",
+    "house",
+    "tree",
+    "runs",
+    "sits",
+    "sleeps",
+    "red",
+    "big",
+    "old",
+    "small",
+)
 EXACT = ("no weights", "VBSW as published", "permuted as published")
 CHOSEN = ("VBSW chosen on validation", "permuted chosen on validation")
 ADAM = ("no weights", "VBSW", "VBSW, mean 1", "permuted", "step × mean weight")
@@ -36,7 +49,9 @@ def made_up(name):
         first, second = (list(random.choice(WORDS, 5)) for _ in range(2))
         texts.append((" ".join(first), " ".join([*first[:shared], *second[shared:]])))
     values = (
-        torch.tensor(likeness, dtype=torch.float32)[:, None] if name == "stsb" else torch.tensor(likeness > 2).long()
+        torch.tensor(likeness, dtype=torch.float32)[:, None]
+        if name == "stsb"
+        else torch.tensor(likeness > 2).long()
     )
     parts = (torch.zeros(260, 1), values[:260], torch.zeros(60, 1), values[260:])
     task = "regression" if name == "stsb" else "classification"
@@ -60,24 +75,42 @@ def parts_of(name="RTE", samples=240, seed=0):
 class TestScores:
     def test_classes_against_scikit_learn(self):
         random = torch.Generator().manual_seed(0)
-        logits, target = torch.randn(4, 50, generator=random), torch.randint(2, (50,), generator=random)
+        logits, target = (
+            torch.randn(4, 50, generator=random),
+            torch.randint(2, (50,), generator=random),
+        )
         found = scores("MRPC", logits, target)
         for k, row in enumerate((logits > 0).int()):
-            assert found["accuracy"][k] == pytest.approx(100 * sklearn.metrics.accuracy_score(target, row))
+            assert found["accuracy"][k] == pytest.approx(
+                100 * sklearn.metrics.accuracy_score(target, row)
+            )
             assert found["F1"][k] == pytest.approx(100 * sklearn.metrics.f1_score(target, row))
         assert list(scores("RTE", logits, target)) == ["accuracy"]
 
     def test_values_against_scipy(self):
         random = torch.Generator().manual_seed(0)
-        values, target = torch.randn(3, 40, generator=random), torch.randint(6, (40,), generator=random).float()
+        values, target = (
+            torch.randn(3, 40, generator=random),
+            torch.randint(6, (40,), generator=random).float(),
+        )
         found = scores("STS-B", values, target)
         for k, row in enumerate(values.numpy()):
-            assert found["Pearson"][k] == pytest.approx(100 * scipy.stats.pearsonr(row, target)[0], rel=1e-5)
-            assert found["Spearman"][k] == pytest.approx(100 * scipy.stats.spearmanr(row, target)[0])
+            assert found["Pearson"][k] == pytest.approx(
+                100 * scipy.stats.pearsonr(row, target)[0], rel=1e-5
+            )
+            assert found["Spearman"][k] == pytest.approx(
+                100 * scipy.stats.spearmanr(row, target)[0]
+            )
 
     def test_what_is_undefined_counts_zero(self):
-        assert scores("STS-B", torch.ones(1, 4), torch.arange(4.0)) == {"Spearman": [0.0], "Pearson": [0.0]}
-        assert scores("MRPC", -torch.ones(1, 4), torch.zeros(4).long()) == {"accuracy": [100.0], "F1": [0.0]}
+        assert scores("STS-B", torch.ones(1, 4), torch.arange(4.0)) == {
+            "Spearman": [0.0],
+            "Pearson": [0.0],
+        }
+        assert scores("MRPC", -torch.ones(1, 4), torch.zeros(4).long()) == {
+            "accuracy": [100.0],
+            "F1": [0.0],
+        }
 
 
 class TestParts:
@@ -97,7 +130,10 @@ class TestParts:
 
     def test_components_equal_those_of_scikit_learn_on_the_fit_part(self):
         random = torch.Generator().manual_seed(0)
-        x = torch.randn(90, 5, generator=random, dtype=torch.float64) @ torch.randn(5, 5, generator=random).double()
+        x = (
+            torch.randn(90, 5, generator=random, dtype=torch.float64)
+            @ torch.randn(5, 5, generator=random).double()
+        )
         target = torch.arange(90) % 2
         rows = rows_of(target, None, 0)
         parts = Parts.of("RTE", x, target, rows, 3)
@@ -121,9 +157,14 @@ class TestExact:
         weights = Weights(parts)
         found = study._exact(parts, weights, 0)
         assert found["converged"]
-        for arm, row in (("no weights", torch.ones_like(weights.published)), ("VBSW as published", weights.published)):
+        for arm, row in (
+            ("no weights", torch.ones_like(weights.published)),
+            ("VBSW as published", weights.published),
+        ):
             shares = (row / row.sum()).numpy()
-            model = sklearn.linear_model.LogisticRegression(C=1 / found["l2"], tol=1e-10, max_iter=1000)
+            model = sklearn.linear_model.LogisticRegression(
+                C=1 / found["l2"], tol=1e-10, max_iter=1000
+            )
             model.fit(*(part.numpy() for part in parts.fit), sample_weight=shares)
             logits = torch.from_numpy(model.decision_function(parts.judge[0].numpy()))
             for metric, (value,) in scores("MRPC", logits[None], parts.judge[1]).items():
@@ -144,13 +185,17 @@ class TestExact:
         as_judge = dataclasses.replace(parts, judge=parts.choose)
         found = study._exact(as_judge, Weights(parts), 0)["scores"]
         every = [
-            study._exact(as_judge, narrowed(parts, k), 0)["scores"]["VBSW as published"]["Spearman"][0]
+            study._exact(as_judge, narrowed(parts, k), 0)["scores"]["VBSW as published"][
+                "Spearman"
+            ][0]
             for k in range(16)
         ]
         assert found["VBSW chosen on validation"]["Spearman"] == [pytest.approx(max(every))]
 
     def test_permuted_arms_have_a_score_a_seed(self):
-        found = VbswTable3(seeds=3)._exact(parts_of("STS-B"), Weights(parts_of("STS-B")), 0)["scores"]
+        found = VbswTable3(seeds=3)._exact(parts_of("STS-B"), Weights(parts_of("STS-B")), 0)[
+            "scores"
+        ]
         assert [len(found[arm]["Spearman"]) for arm in (*EXACT, *CHOSEN)] == [1, 1, 3, 1, 3]
         assert len(set(found["permuted as published"]["Spearman"])) == 3
 
@@ -186,14 +231,21 @@ def record(plain, own, mixed, seeds=2):
     """All arms of a trial, VBSW at ``own`` and permuted at ``mixed``."""
 
     def arms(names):
-        level = {name: mixed if "permuted" in name else own for name in names} | {"no weights": plain}
+        level = {name: mixed if "permuted" in name else own for name in names} | {
+            "no weights": plain
+        }
         return {
             name: {m: [value] * (1 if "VBSW" in name else seeds) for m in ("accuracy",)}
             for name, value in level.items()
         }
 
     return {
-        "exact": {"scores": arms((*EXACT, *CHOSEN)), "l2": 1.0, "chosen": [2.0, 5], "converged": True},
+        "exact": {
+            "scores": arms((*EXACT, *CHOSEN)),
+            "l2": 1.0,
+            "chosen": [2.0, 5],
+            "converged": True,
+        },
         "adam": {
             "scores": {
                 arm: {"accuracy": [value] * seeds}
@@ -207,7 +259,8 @@ def record(plain, own, mixed, seeds=2):
 def test_differences_and_verdict_of_records_made_by_hand():
     levels = [(60.0, 63.0, 61.0), (50.0, 53.1, 51.0), (55.0, 57.9, 56.0), (58.0, 61.0, 59.1)]
     drawn = [
-        (Trial(parameters={"data": "RTE", "judge": "drawn"}, seed=k), record(*row)) for k, row in enumerate(levels)
+        (Trial(parameters={"data": "RTE", "judge": "drawn"}, seed=k), record(*row))
+        for k, row in enumerate(levels)
     ]
     official = [(Trial(parameters={"data": "RTE", "judge": "GLUE dev"}), record(40.0, 41.0, 42.0))]
     table = summary([*drawn, *official], VbswTable3.expected, "bag-of-words", 5)

@@ -27,7 +27,7 @@ TARGETS = {
     "cross_entropy": torch.randint(0, 2, (23,), generator=RANDOM),
 }
 WEIGHTS = torch.rand(len(SEEDS), 23, generator=RANDOM)
-PICTURES = torch.randn(13, 1, 28, 28, generator=RANDOM)
+IMAGES = torch.randn(13, 1, 28, 28, generator=RANDOM)
 LABELS = torch.randint(0, 4, (13,), generator=RANDOM)
 
 
@@ -62,7 +62,12 @@ def plain(recipe: Recipe, seed: int, weights: Tensor | None = None) -> nn.Module
 def per_sample(loss: object, output: Tensor, target: Tensor) -> Tensor:
     if not isinstance(loss, str):
         return loss(output, target)
-    functions = {"mse": F.mse_loss, "l1": F.l1_loss, "huber": F.huber_loss, "bce": F.binary_cross_entropy_with_logits}
+    functions = {
+        "mse": F.mse_loss,
+        "l1": F.l1_loss,
+        "huber": F.huber_loss,
+        "bce": F.binary_cross_entropy_with_logits,
+    }
     if loss == "cross_entropy":
         return F.cross_entropy(output, target, reduction="none")
     return functions[loss](output, target, reduction="none").mean(1)
@@ -102,10 +107,17 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize("batch_size", [5, 23, 100])
 @pytest.mark.parametrize(("model", "optimizer"), list(itertools.product(MODELS, OPTIMIZERS)))
-def test_engines_and_optimizers(model: str, optimizer: str, batch_size: int, weighted: bool) -> None:
+def test_engines_and_optimizers(
+    model: str, optimizer: str, batch_size: int, weighted: bool
+) -> None:
     settings = {"optimizer": optimizer, **OPTIMIZERS[optimizer]}
     recipe = Recipe(
-        model=MODELS[model], train=(INPUTS, TARGETS["mse"]), loss="mse", epochs=4, batch_size=batch_size, **settings
+        model=MODELS[model],
+        train=(INPUTS, TARGETS["mse"]),
+        loss="mse",
+        epochs=4,
+        batch_size=batch_size,
+        **settings,
     )
     expected = "Dense" if model == "Gram" and batch_size < 23 else model
     assert engine_name(recipe) == expected
@@ -138,10 +150,16 @@ def test_a_loss_of_the_users_own(batch_size: int, weighted: bool) -> None:
     assert agrees(recipe, WEIGHTS if weighted else None)
 
 
-@pytest.mark.parametrize("activation", ["relu", "sigmoid", "gelu", "silu", "elu", "softplus", "leaky_relu", "identity"])
+@pytest.mark.parametrize(
+    "activation", ["relu", "sigmoid", "gelu", "silu", "elu", "softplus", "leaky_relu", "identity"]
+)
 def test_activations(activation: str) -> None:
     recipe = Recipe(
-        model=lambda: MLP((3, 6, 5, 2), activation), train=(INPUTS, TARGETS["mse"]), loss="mse", epochs=3, batch_size=6
+        model=lambda: MLP((3, 6, 5, 2), activation),
+        train=(INPUTS, TARGETS["mse"]),
+        loss="mse",
+        epochs=3,
+        batch_size=6,
     )
     assert engine_name(recipe) == "Dense"
     assert agrees(recipe)
@@ -149,10 +167,14 @@ def test_activations(activation: str) -> None:
 
 def test_layers_without_bias_and_an_activation_at_the_end() -> None:
     def model() -> nn.Module:
-        return nn.Sequential(nn.Linear(3, 4, bias=False), nn.Sequential(nn.Tanh(), nn.Linear(4, 2)), nn.Sigmoid())
+        return nn.Sequential(
+            nn.Linear(3, 4, bias=False), nn.Sequential(nn.Tanh(), nn.Linear(4, 2)), nn.Sigmoid()
+        )
 
     for batch_size in (6, 64):
-        recipe = Recipe(model=model, train=(INPUTS, TARGETS["mse"]), loss="mse", epochs=3, batch_size=batch_size)
+        recipe = Recipe(
+            model=model, train=(INPUTS, TARGETS["mse"]), loss="mse", epochs=3, batch_size=batch_size
+        )
         assert engine_name(recipe) == "Dense"
         assert agrees(recipe)
 
@@ -161,12 +183,19 @@ def test_many_features_and_flat_targets() -> None:
     wide = torch.randn(23, 4, 10, generator=torch.Generator().manual_seed(1))
 
     recipe = Recipe(
-        model=lambda: MLP((40, 3, 1)), train=(wide, TARGETS["mse"][:, :1]), loss="mse", epochs=3, batch_size=6
+        model=lambda: MLP((40, 3, 1)),
+        train=(wide, TARGETS["mse"][:, :1]),
+        loss="mse",
+        epochs=3,
+        batch_size=6,
     )
     assert engine_name(recipe) == "Dense"
     assert agrees(recipe)
     members = ensemble(recipe.replace(train=(wide, TARGETS["mse"][:, 0])), SEEDS)
-    assert all(difference(a.model, plain(recipe, seed)) < 1e-4 for a, seed in zip(members, SEEDS, strict=True))
+    assert all(
+        difference(a.model, plain(recipe, seed)) < 1e-4
+        for a, seed in zip(members, SEEDS, strict=True)
+    )
 
 
 def small_net(pool: type[nn.Module]) -> nn.Module:
@@ -181,14 +210,16 @@ NETS = {
     "tanh and averages": lambda: LeNet5(4, activation="tanh", pool="average"),
     "strides and overlap": lambda: small_net(nn.MaxPool2d),
     "average overlap": lambda: small_net(nn.AvgPool2d),
-    "odd pictures, even kernel": lambda: nn.Sequential(
+    "odd images, even kernel": lambda: nn.Sequential(
         nn.Conv2d(1, 3, (4, 3), padding=(0, 1), bias=False),
         nn.MaxPool2d(2),
         nn.Tanh(),
         nn.Flatten(),
         nn.Linear(504, 4),
     ),
-    "wide first": lambda: nn.Sequential(nn.Conv2d(1, 2, 9, dilation=2), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4)),
+    "wide first": lambda: nn.Sequential(
+        nn.Conv2d(1, 2, 9, dilation=2), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4)
+    ),
 }
 
 
@@ -197,7 +228,7 @@ NETS = {
 @pytest.mark.parametrize("net", NETS)
 def test_convolutions(net: str, batch_size: int, weighted: bool) -> None:
     recipe = Recipe(
-        model=NETS[net], train=(PICTURES, LABELS), loss="cross_entropy", epochs=2, batch_size=batch_size,
+        model=NETS[net], train=(IMAGES, LABELS), loss="cross_entropy", epochs=2, batch_size=batch_size,
         optimizer="sgd", momentum=0.9, learning_rate=0.02,
     )  # fmt: skip
     assert engine_name(recipe) == "Convolutional"
@@ -205,9 +236,14 @@ def test_convolutions(net: str, batch_size: int, weighted: bool) -> None:
 
 
 def test_equal_pixels_share_the_gradient_as_torch_does() -> None:
-    blank = PICTURES.round().clamp(0, 1) * (torch.arange(28) > 12)
+    blank = IMAGES.round().clamp(0, 1) * (torch.arange(28) > 12)
     recipe = Recipe(
-        model=lambda: LeNet5(4), train=(blank, LABELS), epochs=3, batch_size=5, optimizer="sgd", learning_rate=0.05
+        model=lambda: LeNet5(4),
+        train=(blank, LABELS),
+        epochs=3,
+        batch_size=5,
+        optimizer="sgd",
+        learning_rate=0.05,
     )
     assert agrees(recipe, tolerance=1e-5)
 
@@ -216,7 +252,11 @@ def test_equal_pixels_share_the_gradient_as_torch_does() -> None:
 def test_convolutions_in_double_precision(optimizer: str) -> None:
     settings = {"optimizer": optimizer, **OPTIMIZERS[optimizer], "learning_rate": 0.002}
     recipe = Recipe(
-        model=lambda: LeNet5(4).double(), train=(PICTURES.double(), LABELS), epochs=2, batch_size=5, **settings
+        model=lambda: LeNet5(4).double(),
+        train=(IMAGES.double(), LABELS),
+        epochs=2,
+        batch_size=5,
+        **settings,
     )
     assert agrees(recipe, tolerance=1e-8)
 
@@ -240,7 +280,9 @@ def test_each_member_has_its_own_rate_and_decay() -> None:
 
 
 def test_blocks_do_not_matter() -> None:
-    recipe = Recipe(model=MODELS["Dense"], train=(INPUTS, TARGETS["mse"]), loss="mse", epochs=3, batch_size=6)
+    recipe = Recipe(
+        model=MODELS["Dense"], train=(INPUTS, TARGETS["mse"]), loss="mse", epochs=3, batch_size=6
+    )
     seeds = range(7)
     for one, other in zip(ensemble(recipe, seeds), ensemble(recipe, seeds, block=2), strict=True):
         assert one.seed == other.seed
@@ -251,5 +293,11 @@ def test_batches_that_do_not_fit_an_epoch_at_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("mindgap.training.vectorized.batches._EPOCH_NUMBERS", 10)
     for narrow in (0, 16):
         monkeypatch.setattr("mindgap.training.vectorized.batches._NARROW", narrow)
-        recipe = Recipe(model=MODELS["Dense"], train=(INPUTS, TARGETS["mse"]), loss="mse", epochs=3, batch_size=6)
+        recipe = Recipe(
+            model=MODELS["Dense"],
+            train=(INPUTS, TARGETS["mse"]),
+            loss="mse",
+            epochs=3,
+            batch_size=6,
+        )
         assert agrees(recipe, WEIGHTS)

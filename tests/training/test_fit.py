@@ -8,7 +8,7 @@ from cases import inputs, labels, recipe
 from torch import nn
 
 from mindgap.core.errors import CheckpointError, InputError
-from mindgap.core.remedy import Moment, Remedy
+from mindgap.core.remedy import Remedy, TrainingState
 from mindgap.measures import ParameterNorm
 from mindgap.nets import MLP
 from mindgap.remedies import Dropout, EarlyStopping, GradientClipping, WeightDecay
@@ -21,7 +21,9 @@ def weights(model: nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-def literal(recipe_, seed: int, make_optimizer, sample_weights=None, clip: float = 0.0) -> nn.Module:
+def literal(
+    recipe_, seed: int, make_optimizer, sample_weights=None, clip: float = 0.0
+) -> nn.Module:
     """The loop a user would write."""
     model = recipe_.build(seed)
     optimizer = make_optimizer(model.parameters())
@@ -30,7 +32,9 @@ def literal(recipe_, seed: int, make_optimizer, sample_weights=None, clip: float
         for index in batches_of(len(y), recipe_.batch_size, seed, epoch):
             optimizer.zero_grad()
             losses = nn.functional.cross_entropy(model(x[index]), y[index], reduction="none")
-            loss = losses.mean() if sample_weights is None else (losses * sample_weights[index]).mean()
+            loss = (
+                losses.mean() if sample_weights is None else (losses * sample_weights[index]).mean()
+            )
             loss.backward()
             if clip:
                 nn.utils.clip_grad_norm_(model.parameters(), clip)
@@ -41,14 +45,25 @@ def literal(recipe_, seed: int, make_optimizer, sample_weights=None, clip: float
 @pytest.mark.parametrize(
     ("settings", "make"),
     [
-        ({"optimizer": "sgd", "momentum": 0.9}, lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)),
+        (
+            {"optimizer": "sgd", "momentum": 0.9},
+            lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+        ),
         ({"optimizer": "adam"}, lambda p: torch.optim.Adam(p, lr=0.05)),
-        ({"optimizer": "adamw", "weight_decay": 0.1}, lambda p: torch.optim.AdamW(p, lr=0.05, weight_decay=0.1)),
-        ({"optimizer": lambda p: torch.optim.Adagrad(p, lr=0.05)}, lambda p: torch.optim.Adagrad(p, lr=0.05)),
+        (
+            {"optimizer": "adamw", "weight_decay": 0.1},
+            lambda p: torch.optim.AdamW(p, lr=0.05, weight_decay=0.1),
+        ),
+        (
+            {"optimizer": lambda p: torch.optim.Adagrad(p, lr=0.05)},
+            lambda p: torch.optim.Adagrad(p, lr=0.05),
+        ),
     ],
 )
 def test_equals_the_literal_loop(settings, make) -> None:
-    assert torch.equal(weights(fit(recipe(**settings), seed=5).model), weights(literal(recipe(), 5, make)))
+    assert torch.equal(
+        weights(fit(recipe(**settings), seed=5).model), weights(literal(recipe(), 5, make))
+    )
 
 
 def test_sample_weights_equal_the_literal_loop() -> None:
@@ -121,7 +136,16 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path) -> None:
 
 
 def test_divergence_stops_and_keeps_finite_weights() -> None:
-    lost = fit(recipe(optimizer="sgd", learning_rate=1e30, loss="mse", train=regression(), test=None, model=line))
+    lost = fit(
+        recipe(
+            optimizer="sgd",
+            learning_rate=1e30,
+            loss="mse",
+            train=regression(),
+            test=None,
+            model=line,
+        )
+    )
     assert lost.diverged
     assert "the weights are those from the end of epoch 0" in lost.stopped
     assert torch.isfinite(weights(lost.model)).all()
@@ -151,8 +175,8 @@ def test_control_c_keeps_the_last_whole_epoch(tmp_path) -> None:
         strength = "when"
         when: int = 8
 
-        def after_step(self, moment: Moment) -> None:
-            if moment.step == self.when:
+        def after_step(self, state: TrainingState) -> None:
+            if state.step == self.when:
                 raise KeyboardInterrupt
 
     from mindgap.core.spec import REGISTRY
@@ -167,7 +191,10 @@ def test_control_c_keeps_the_last_whole_epoch(tmp_path) -> None:
 def test_a_probe_changes_nothing_and_reads_on_time() -> None:
     model = lambda: MLP(widths=(4, 8, 3), activation="relu", norm="batch", dropout=0.3)  # noqa: E731
     probe = Probe(measure=ParameterNorm(), every=3)
-    plain, probed = fit(recipe(model=model), seed=0), fit(recipe(model=model), seed=0, probes=[probe])
+    plain, probed = (
+        fit(recipe(model=model), seed=0),
+        fit(recipe(model=model), seed=0, probes=[probe]),
+    )
     assert torch.equal(weights(plain.model), weights(probed.model))
     assert [step for step, _ in probe.readings] == list(range(3, 21, 3))
     assert float(probe.readings[-1][1]) > 0
@@ -188,7 +215,7 @@ def test_bad_sample_weights_and_shares_are_told() -> None:
         fit(recipe(validation=0.001))
 
 
-def test_a_last_batch_of_one_with_batch_normalisation_is_told() -> None:
+def test_a_last_batch_of_one_with_batch_normalization_is_told() -> None:
     x = inputs(torch.float32)[:21]
     model = lambda: MLP(widths=(4, 8, 3), activation="relu", norm="batch")  # noqa: E731
     with pytest.raises(InputError, match="Change the batch size"):

@@ -28,7 +28,9 @@ def test_every_member_equals_a_fit_of_its_own(
     monkeypatch.setattr(separate_data, "AT_ONCE", at_once)
     inputs, targets = samples(3, 20)
     seeds = [4, 0, 9]
-    together = fit_own_data(MODEL, inputs, targets, seeds, epochs=30, batch_size=batch_size, learning_rate=0.01)
+    together = fit_own_data(
+        MODEL, inputs, targets, seeds, epochs=30, batch_size=batch_size, learning_rate=0.01
+    )
     adam = functools.partial(torch.optim.Adam, lr=0.01, eps=1e-7)
     probe = samples(1, 50)[0][0]
     for k, seed in enumerate(seeds):
@@ -38,7 +40,9 @@ def test_every_member_equals_a_fit_of_its_own(
         )  # fmt: skip
         alone = fit(recipe, seed=seed).model.eval()
         with torch.no_grad():
-            torch.testing.assert_close(together.outputs(probe)[k], alone(probe), rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(
+                together.outputs(probe)[k], alone(probe), rtol=1e-5, atol=1e-5
+            )
             loss = nn.functional.mse_loss(alone(inputs[k]), targets[k])
         assert float(together.losses[-1, k]) == pytest.approx(float(loss), rel=1e-4)
 

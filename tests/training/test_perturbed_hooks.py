@@ -38,7 +38,9 @@ def one_epoch(how: str) -> tuple[nn.Module, PerturbedOptimizer]:
     return model, optimizer
 
 
-@pytest.mark.parametrize("how", ["calls", "begun by a call", "ended by the closure", "closure inside the context"])
+@pytest.mark.parametrize(
+    "how", ["calls", "begun by a call", "ended by the closure", "closure inside the context"]
+)
 def test_every_way_takes_the_same_steps(how: str) -> None:
     model, optimizer = one_epoch(how)
     assert same(model, by_perturbation(epochs=1))
@@ -75,4 +77,6 @@ def test_a_compiled_model_sees_the_perturbed_weights() -> None:
             optimizer.step()
         seen.append(nn.utils.parameters_to_vector(model.parameters()))
     assert torch.allclose(*seen, atol=1e-6)
-    assert not torch.allclose(seen[0], nn.utils.parameters_to_vector(network().parameters()), atol=1e-6)
+    assert not torch.allclose(
+        seen[0], nn.utils.parameters_to_vector(network().parameters()), atol=1e-6
+    )

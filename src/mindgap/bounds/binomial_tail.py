@@ -1,27 +1,23 @@
 """The exact held-out bound for error rates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 from mindgap.bounds.held_out import HeldOutBound
-from mindgap.core.bound import Terms
-from mindgap.core.errors import InputError
-from mindgap.core.spec import option
-from mindgap.core.stats import binomial_tail_inverse
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Subject, Terms, binomial_tail_inverse, option
 
 
 class BinomialTail(HeldOutBound):
     r"""Largest error rate under which so few held-out errors would still be this likely: the exact bound.
 
-    Formula: $R(f) \le \max\left\{ p : \sum_{i=0}^{k} \binom{n}{i} p^i (1-p)^{n-i} \ge \frac{\delta}{|F|} \right\}$
+    Formula: $R(f) \le \max\left\{ p : \sum_{i=0}^{k} \binom{n}{i} p^i (1-p)^{n-i} \ge
+    \frac{\delta}{|F|} \right\}$
 
-    Reading: No other bound that uses only the number of held-out errors is tighter. Compare it with the classical
-    form to see what inequalities cost.
+    Reading: No other bound that uses only the number of held-out errors is tighter. Compare it with
+    the classical form to see what inequalities cost.
 
-    Assumes: Independent held-out samples, 0-1 loss, and at most ``hypotheses`` models compared on them.
+    Assumes: Independent held-out samples, 0-1 loss, and at most ``hypotheses`` models compared on
+    them.
 
     >>> round(float(BinomialTail(delta=0.05).evaluate(errors=0, samples=100)), 6)
     0.029513
@@ -31,12 +27,17 @@ class BinomialTail(HeldOutBound):
     cites = ("langford2005tutorial",)
     needs = frozenset({"test", "classification"})
 
-    hypotheses: int = option(1, help="number of models that were compared on the held-out data", low=1)
+    hypotheses: int = option(
+        1, help="number of models that were compared on the held-out data", low=1
+    )
 
     def formula(self, *, errors: int, samples: int) -> Terms:
         """Inversion of the binomial tail with a union over the hypotheses."""
         if not 0 <= errors <= samples:
-            raise InputError(f"errors must be from 0 to {samples} (the number of samples), got {errors}. Correct it.")
+            raise InputError(
+                f"errors must be from 0 to {samples} (the number of samples), got {errors}. "
+                "Correct it."
+            )
         bound = binomial_tail_inverse(errors, samples, self.delta / self.hypotheses)
         return Terms(empirical=errors / samples, complexity=bound - errors / samples)
 

@@ -1,12 +1,8 @@
 """What the bounds on held-out data share: where the numbers come from, and the check that the data were held out."""
 
-from __future__ import annotations
-
 import abc
 
-from mindgap.core.bound import Bound
-from mindgap.core.measure import Undefined
-from mindgap.core.subject import Subject
+from mindgap.core import Bound, Subject, Undefined
 from mindgap.ops.samples import overlap
 
 TOLERATED = 0.1  # natural duplicates occur in discrete data; a larger share is no accident
@@ -18,7 +14,9 @@ class HeldOutBound(Bound, abc.ABC, abstract=True):
     direction = "lower"
     basis = "held-out errors"
     needs = frozenset({"test"})
-    invariant_to = frozenset({"sample-order", "unit-permutation", "relu-rescaling", "output-scaling"})
+    invariant_to = frozenset(
+        {"sample-order", "unit-permutation", "relu-rescaling", "output-scaling"}
+    )
 
     def rate(self, subject: Subject) -> float:
         """The error rate on the test data."""
@@ -27,6 +25,10 @@ class HeldOutBound(Bound, abc.ABC, abstract=True):
         return subject.mean_error("test")
 
     def broken(self, subject: Subject) -> str:
-        """Says so when the test data stand in the train data."""
+        """Says so when the test data stand in the training data."""
         share = overlap(subject.split("test"), subject.train)
-        return f"{share:.0%} of the test samples stand in the train data" if share > TOLERATED else ""
+        return (
+            f"{share:.0%} of the test samples stand in the training data"
+            if share > TOLERATED
+            else ""
+        )

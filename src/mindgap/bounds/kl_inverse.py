@@ -1,17 +1,11 @@
 """The held-out bound by inverting the binary kl divergence."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from mindgap.bounds.held_out import HeldOutBound
-from mindgap.core.bound import Terms
-from mindgap.core.errors import InputError
-from mindgap.core.spec import option
-from mindgap.core.stats import kl_inverse
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Subject, Terms, kl_inverse, option
 
 
 class KlInverse(HeldOutBound):
@@ -20,9 +14,11 @@ class KlInverse(HeldOutBound):
     Formula: $R(f) \le \max\left\{ p : \mathrm{kl}\left( \hat R_{val}(f) \,\Vert\, p \right)
     \le \frac{\ln(|F|/\delta)}{n} \right\}$
 
-    Reading: Nearly as tight as the exact binomial tail, and good for any loss in [0, 1], not only for errors.
+    Reading: Nearly as tight as the exact binomial tail, and good for any loss in [0, 1], not only
+    for errors.
 
-    Assumes: Independent held-out samples, a loss in [0, 1], and at most ``hypotheses`` models compared on them.
+    Assumes: Independent held-out samples, a loss in [0, 1], and at most ``hypotheses`` models
+    compared on them.
 
     >>> round(float(KlInverse(delta=0.05).evaluate(empirical=0.0, samples=100)), 6)
     0.029513
@@ -31,12 +27,16 @@ class KlInverse(HeldOutBound):
     method = ("K2",)
     cites = ("langford2005tutorial",)
 
-    hypotheses: int = option(1, help="number of models that were compared on the held-out data", low=1)
+    hypotheses: int = option(
+        1, help="number of models that were compared on the held-out data", low=1
+    )
 
     def formula(self, *, empirical: float, samples: int) -> Terms:
         """The upper end of the kl ball."""
         if not 0 <= empirical <= 1:
-            raise InputError(f"empirical must be a number from 0 to 1, got {empirical}. Rescale the loss.")
+            raise InputError(
+                f"empirical must be a number from 0 to 1, got {empirical}. Rescale the loss."
+            )
         bound = kl_inverse(empirical, math.log(self.hypotheses / self.delta) / samples)
         return Terms(empirical=empirical, complexity=bound - empirical)
 

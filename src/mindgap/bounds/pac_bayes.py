@@ -1,7 +1,5 @@
 """What the PAC-Bayes bounds share: Gaussian noise around the weights, the same noise around the initial ones."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 from collections.abc import Mapping
@@ -9,11 +7,8 @@ from typing import Any
 
 import torch
 
-from mindgap.core.bound import Bound, Terms, as_estimate
-from mindgap.core.measure import Estimate, Undefined
-from mindgap.core.spec import option
-from mindgap.core.stats import standard_error
-from mindgap.core.subject import Subject
+from mindgap.core import Bound, Estimate, Subject, Terms, Undefined, option, standard_error
+from mindgap.core.bound import as_estimate
 from mindgap.ops.models.parameters import displacement
 from mindgap.ops.pac_bayes.bounds import gaussian_kl, monte_carlo
 from mindgap.ops.pac_bayes.noisy_errors import perturbed_errors
@@ -22,18 +17,23 @@ from mindgap.ops.pac_bayes.noisy_errors import perturbed_errors
 class PacBayesBound(Bound, abc.ABC, abstract=True):
     """A bound on the risk of the model *with noise on its weights*, not of the model as it stands.
 
-    Posterior N(w, scale² I), prior N(initial, scale² I). The train error of the noisy model is sampled; its upper
-    confidence limit takes its share of ``delta``, so that the whole holds with probability 1 - ``delta``.
+    Posterior N(w, scale² I), prior N(initial, scale² I). The training error of the noisy model is
+    sampled; its upper confidence limit takes its share of ``delta``, so that the whole holds with
+    probability 1 - ``delta``.
     """
 
     direction = "lower"
     needs = frozenset({"initial"})
     invariant_to = frozenset({"sample-order"})
-    cost = "dear"
+    cost = "expensive"
 
-    scale: float = option(0.05, help="standard deviation of the noise, chosen before seeing the data", above=0)
-    draws: int = option(200, help="number of noisy models whose train error is averaged", low=1)
-    monte_carlo_share: float = option(0.1, help="share of delta spent on sampling the noise", above=0, below=1)
+    scale: float = option(
+        0.05, help="standard deviation of the noise, chosen before seeing the data", above=0
+    )
+    draws: int = option(200, help="number of noisy models whose training error is averaged", low=1)
+    monte_carlo_share: float = option(
+        0.1, help="share of delta spent on sampling the noise", above=0, below=1
+    )
     seed: int = option(0, help="seed of the noise", low=0)
 
     @abc.abstractmethod
@@ -41,17 +41,26 @@ class PacBayesBound(Bound, abc.ABC, abstract=True):
         """The theorem's right-hand side."""
 
     def formula(self, *, empirical: float, kl: float, samples: int) -> Terms:
-        """The theorem for a known train error of the random model and a known divergence."""
-        return Terms(empirical=empirical, complexity=self.value(empirical, kl, samples) - empirical, others={"kl": kl})
+        """The theorem for a known training error of the random model and a known divergence."""
+        return Terms(
+            empirical=empirical,
+            complexity=self.value(empirical, kl, samples) - empirical,
+            others={"kl": kl},
+        )
 
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """Upper limit of the noisy model's train error, distance from the prior, number of train samples."""
+        """Upper limit of the noisy model's training error, distance from the prior, number of training samples."""
         return self._numbers(subject, self.rates(subject))
 
     def _numbers(self, subject: Subject, rates: torch.Tensor) -> dict[str, Any]:
         assert subject.initial is not None
         mean = float(rates.mean())
-        moved = torch.cat([part.flatten().double() for part in displacement(subject.model, subject.initial).values()])
+        moved = torch.cat(
+            [
+                part.flatten().double()
+                for part in displacement(subject.model, subject.initial).values()
+            ]
+        )
         return {
             "empirical": monte_carlo(mean, self.draws, self.delta * self.monte_carlo_share),
             "kl": gaussian_kl(moved, self.scale, 0.0, self.scale),
@@ -59,13 +68,13 @@ class PacBayesBound(Bound, abc.ABC, abstract=True):
         }
 
     def rates(self, subject: Subject) -> torch.Tensor:
-        """The noisy model's train error, draw by draw."""
+        """The noisy model's training error, draw by draw."""
         if subject.task == "regression":
             raise Undefined("needs a loss in [0, 1], and a regression loss has no upper limit")
         return perturbed_errors(subject, self.scale, draws=self.draws, seed=self.seed)
 
     def compute(self, subject: Subject) -> Estimate:
-        """The theorem with what is left of ``delta``, and how the train error of the noisy model came about."""
+        """The theorem with what is left of ``delta``, and how the training error of the noisy model came about."""
         rates = self.rates(subject)
         rest = self.replace(delta=self.delta * (1 - self.monte_carlo_share))
         terms = rest.formula(**self._numbers(subject, rates))
@@ -80,11 +89,15 @@ class PacBayesBound(Bound, abc.ABC, abstract=True):
         return {**super().provenance(subject), "risk_of": "the model with noise on its weights"}
 
     def broken(self, subject: Subject) -> str:
-        """Says so when something besides the weights was learnt from the data: it has no prior and pays no price."""
+        """Says so when something besides the weights was learned from the data: it has no prior and pays no price."""
         start = subject.initial or {}
         moved = [
             name
             for name, value in subject.model.named_buffers()
-            if name in start and value.is_floating_point() and not torch.equal(value, start[name].to(value))
+            if name in start
+            and value.is_floating_point()
+            and not torch.equal(value, start[name].to(value))
         ]
-        return f"the buffer {moved[0]} was learnt from the data and carries no noise" if moved else ""
+        return (
+            f"the buffer {moved[0]} was learned from the data and carries no noise" if moved else ""
+        )

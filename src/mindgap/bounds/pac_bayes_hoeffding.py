@@ -1,26 +1,28 @@
 """Theorem 1: the PAC-Bayes–Hoeffding perturbation bound."""
 
-from __future__ import annotations
-
 from mindgap.bounds.pac_bayes import PacBayesBound
-from mindgap.core.spec import option
+from mindgap.core import option
 from mindgap.ops.pac_bayes.bounds import hoeffding
 
 
 class PacBayesHoeffding(PacBayesBound):
-    r"""Risk of the model with noise on its weights: train error, divergence over η, and η over the samples.
+    r"""Risk of the model with noise on its weights: training error, divergence over η, and η over the samples.
 
     Formula: $\mathbb{E}_u L(w+u) \le \mathbb{E}_u \hat L(w+u)
     + \frac{\mathrm{KL}(w+u \Vert \pi) + \ln(1/\delta)}{\eta} + \frac{\eta}{2n}$
 
-    Reading: Bounds the risk of the randomly perturbed model, not of the model as it stands. Wide noise makes the
-    divergence cheap and the train error high. The simplest of its kind; pac-bayes-kl is tighter at small train errors.
+    Reading: Bounds the risk of the randomly perturbed model, not of the model as it stands. Wide
+    noise makes the divergence cheap and the training error high. The simplest of its kind;
+    pac-bayes-kl is tighter at small training errors.
 
-    Assumes: Independent train samples, 0-1 loss, initial weights and noise that do not depend on the train data. η must
-    be chosen beforehand; at 0 the best of a grid is taken, whose members share δ. ``sharp`` replaces η/2n by η/8n,
-    which Hoeffding's lemma allows for a loss in [0, 1].
+    Assumes: Independent training samples, 0-1 loss, initial weights and noise that do not depend on
+    the training data. η must be chosen beforehand; at 0 the best of a grid is taken, whose members
+    share δ. ``sharp`` replaces η/2n by η/8n, which Hoeffding's lemma allows for a loss in [0, 1].
 
-    >>> round(float(PacBayesHoeffding(delta=0.05).evaluate(empirical=0.02, kl=500.0, samples=60_000)), 4)
+    >>> round(
+    ...     float(PacBayesHoeffding(delta=0.05).evaluate(empirical=0.02, kl=500.0, samples=60_000)),
+    ...     4,
+    ... )
     0.1556
     """
 

@@ -1,21 +1,20 @@
 """The PAC-Bayes bound by inverting the binary kl divergence."""
 
-from __future__ import annotations
-
 from mindgap.bounds.pac_bayes import PacBayesBound
 from mindgap.ops.pac_bayes.bounds import small_kl
 
 
 class PacBayesKl(PacBayesBound):
-    r"""Largest risk of the noisy model whose binary kl divergence from its train error is within the budget.
+    r"""Largest risk of the noisy model whose binary kl divergence from its training error is within the budget.
 
-    Formula: $\mathbb{E}_u L(w+u) \le \max\left\{ p : \mathrm{kl}\left( \mathbb{E}_u \hat L(w+u) \,\Vert\, p \right)
-    \le \frac{\mathrm{KL}(w+u \Vert \pi) + \ln(2\sqrt{n}/\delta)}{n} \right\}$
+    Formula: $\mathbb{E}_u L(w+u) \le \max\left\{ p : \mathrm{kl}\left( \mathbb{E}_u \hat L(w+u)
+    \,\Vert\, p \right) \le \frac{\mathrm{KL}(w+u \Vert \pi) + \ln(2\sqrt{n}/\delta)}{n} \right\}$
 
-    Reading: Bounds the risk of the randomly perturbed model, not of the model as it stands. The one to look at
-    first: never above the quadratic form, and never beyond 1.
+    Reading: Bounds the risk of the randomly perturbed model, not of the model as it stands. The one
+    to look at first: never above the quadratic form, and never beyond 1.
 
-    Assumes: Independent train samples, 0-1 loss, initial weights and noise that do not depend on the train data.
+    Assumes: Independent training samples, 0-1 loss, initial weights and noise that do not depend on
+    the training data.
 
     >>> round(float(PacBayesKl(delta=0.05).evaluate(empirical=0.02, kl=500.0, samples=60_000)), 4)
     0.0439
@@ -23,7 +22,7 @@ class PacBayesKl(PacBayesBound):
 
     method = ("P1",)
     cites = ("maurer2004note", "langford2005tutorial", "dziugaite2017computing")
-    basis = "noisy train errors"
+    basis = "noisy training errors"
 
     def value(self, empirical: float, kl: float, samples: int) -> float:
         """The upper end of the kl ball."""

@@ -1,14 +1,11 @@
 """The statistical error of a fixed model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from mindgap.bounds.held_out import HeldOutBound
-from mindgap.core.bound import Terms
-from mindgap.core.subject import Subject
+from mindgap.core import Subject, Terms
 
 
 class StatisticalError(HeldOutBound):
@@ -16,11 +13,11 @@ class StatisticalError(HeldOutBound):
 
     Formula: $R(f) \le \hat R_n(f) + \lVert \ell \rVert_\infty \sqrt{\frac{2 \ln(2/\delta)}{n}}$
 
-    Reading: The price of seeing n samples instead of all. Holds in both directions at once, which costs a little
-    over the one-sided forms; the binomial tail is tighter for error rates.
+    Reading: The price of seeing n samples instead of all. Holds in both directions at once, which
+    costs a little over the one-sided forms; the binomial tail is tighter for error rates.
 
-    Assumes: The model does not depend on the samples (so test data, not train data), the samples are independent,
-    and the loss lies in [-magnitude, magnitude].
+    Assumes: The model does not depend on the samples (so test data, not training data), the samples
+    are independent, and the loss lies in [-magnitude, magnitude].
 
     >>> round(float(StatisticalError(delta=0.05).evaluate(empirical=0.0, samples=1000)), 6)
     0.085894

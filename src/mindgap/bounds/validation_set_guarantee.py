@@ -1,27 +1,26 @@
 """The validation-set guarantee in its classical (Bernstein) form."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from mindgap.bounds.held_out import HeldOutBound
-from mindgap.core.bound import Terms
-from mindgap.core.spec import option
-from mindgap.core.subject import Subject
+from mindgap.core import Subject, Terms, option
 
 
 class ValidationSetGuarantee(HeldOutBound):
     r"""Risk of the best of finitely many models chosen on held-out data, by Bernstein's inequality.
 
-    Formula: $R(f) \le \hat R_{val}(f) + \frac{2 C \ln(|F|/\delta)}{3 n} + \sqrt{\frac{2 \gamma^2 \ln(|F|/\delta)}{n}}$
+    Formula: $R(f) \le \hat R_{val}(f) + \frac{2 C \ln(|F|/\delta)}{3 n} + \sqrt{\frac{2 \gamma^2
+    \ln(|F|/\delta)}{n}}$
 
-    Reading: Grows only with the logarithm of the number of models that were compared on the held-out data, and not at
-    all with the number of weights. It is why a few thousand held-out samples are enough.
+    Reading: Grows only with the logarithm of the number of models that were compared on the
+    held-out data, and not at all with the number of weights. It is why a few thousand held-out
+    samples are enough.
 
-    Assumes: Independent held-out samples; at most ``hypotheses`` models were compared on them; ``magnitude`` bounds
-    the loss's deviation from its mean and ``deviation`` its standard deviation (1 and 1 in the worst case of 0-1 loss).
+    Assumes: Independent held-out samples; at most ``hypotheses`` models were compared on them;
+    ``magnitude`` bounds the loss's deviation from its mean and ``deviation`` its standard deviation
+    (1 and 1 in the worst case of 0-1 loss).
 
     >>> guarantee = ValidationSetGuarantee(delta=0.1, hypotheses=1_000_000_000)
     >>> round(float(guarantee.evaluate(empirical=0.0, samples=10_000)), 10)
@@ -31,9 +30,13 @@ class ValidationSetGuarantee(HeldOutBound):
     method = ("K2",)
     cites = ("kawaguchi2017generalization",)
 
-    hypotheses: int = option(1, help="number of models that were compared on the held-out data", low=1)
+    hypotheses: int = option(
+        1, help="number of models that were compared on the held-out data", low=1
+    )
 
-    def formula(self, *, empirical: float, samples: int, magnitude: float = 1.0, deviation: float = 1.0) -> Terms:
+    def formula(
+        self, *, empirical: float, samples: int, magnitude: float = 1.0, deviation: float = 1.0
+    ) -> Terms:
         """Bernstein's inequality and a union over the hypotheses."""
         price = math.log(self.hypotheses / self.delta) / samples
         linear, root = 2 * magnitude * price / 3, deviation * math.sqrt(2 * price)

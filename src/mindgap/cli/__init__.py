@@ -1,12 +1,10 @@
 """The command line. Heavy packages are imported inside the commands, so that help is instant."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence
 
-from mindgap.core.errors import MindgapError
+from mindgap.core import MindgapError
 
 OK, FAILED, BAD_INPUT = 0, 1, 2
 

@@ -3,8 +3,6 @@
 Lists on the command line: words or numbers with commas between them.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import inspect
@@ -14,9 +12,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from mindgap.cli.parser import Parser
-from mindgap.core.errors import InputError
-from mindgap.core.registry import find
-from mindgap.core.spec import Spec, allowed
+from mindgap.core import InputError, Spec, find
+from mindgap.core.spec import allowed
 
 SpecType = TypeVar("SpecType", bound=Spec)
 
@@ -31,7 +28,10 @@ def add_fields(parser: argparse.ArgumentParser, cls: type[Spec]) -> None:
 
 def add_option(group: Any, name: str, hint: Any, default: Any, help_text: str) -> None:
     """One option of a type: number, word, flag, list or optional."""
-    flag, required = f"--{name.replace('_', '-')}", default in (dataclasses.MISSING, inspect.Parameter.empty)
+    flag, required = (
+        f"--{name.replace('_', '-')}",
+        default in (dataclasses.MISSING, inspect.Parameter.empty),
+    )
     settings: dict[str, Any] = {"dest": name, "help": help_text, "required": required}
     if not required:
         settings["default"] = default
@@ -46,7 +46,12 @@ def add_option(group: Any, name: str, hint: Any, default: Any, help_text: str) -
 def take(cls: type[SpecType], arguments: argparse.Namespace) -> SpecType:
     """The spec that the parsed options describe."""
     values = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    return cls(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+    )
 
 
 def from_words(cls: type[SpecType], words: Sequence[str]) -> SpecType:
@@ -70,8 +75,13 @@ def from_text(text: str, family: str, example: str) -> Spec:
     name, _, settings = text.partition(":")
     pairs = [pair.partition("=") for pair in settings.split(",") if pair]
     if any(not equals for _, equals, _ in pairs):
-        raise InputError(f"A {family} must look like name:field=value, got {text!r}. Write for example {example}.")
-    return from_words(find(name, family), [_word(field.strip(), value.strip()) for field, _, value in pairs])
+        raise InputError(
+            f"A {family} must look like name:field=value, got {text!r}. Write for example "
+            f"{example}."
+        )
+    return from_words(
+        find(name, family), [_word(field.strip(), value.strip()) for field, _, value in pairs]
+    )
 
 
 def _word(field: str, value: str) -> str:
@@ -91,7 +101,9 @@ def to_words(spec: Spec) -> list[str]:
         elif isinstance(value, tuple):
             words += [f"--{flag}", *map(str, value)]
         elif value is not None:
-            words.append(f"--{flag}={value!r}" if not isinstance(value, str) else f"--{flag}={value}")
+            words.append(
+                f"--{flag}={value!r}" if not isinstance(value, str) else f"--{flag}={value}"
+            )
     return words
 
 
@@ -130,7 +142,7 @@ def numbers(name: str, text: str) -> list[float]:
     >>> numbers("--low", "0,0.5")
     [0.0, 0.5]
     """
-    from mindgap.core.errors import InputError
+    from mindgap.core import InputError
 
     try:
         return [float(word) for word in text.split(",")]
@@ -146,7 +158,7 @@ def whole_numbers(name: str, text: str) -> list[int]:
     >>> whole_numbers("--ks", "5,10")
     [5, 10]
     """
-    from mindgap.core.errors import InputError
+    from mindgap.core import InputError
 
     try:
         return [int(word) for word in text.split(",")]

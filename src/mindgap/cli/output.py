@@ -1,7 +1,5 @@
 """Writing to the terminal and to files."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

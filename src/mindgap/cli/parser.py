@@ -1,4 +1,4 @@
-"""The parser of the command line: errors as sentences, one file a command."""
+"""The parser of the command line: errors as sentences, one file per command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 
 from mindgap._version import __version__
-from mindgap.core.errors import InputError, unknown_name
+from mindgap.core import InputError, unknown_name
 
 TYPE_CHECKING = False  # as in mindgap/__init__.py
 if TYPE_CHECKING:
@@ -67,7 +67,12 @@ class Parser(argparse.ArgumentParser):
 
     def known(self) -> list[str]:
         """All long options."""
-        return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+        return [
+            name
+            for action in self._actions
+            for name in action.option_strings
+            if name.startswith("--")
+        ]
 
 
 class Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
@@ -85,10 +90,15 @@ class Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
 def build() -> Parser:
     """The top-level parser."""
     parser = Parser(
-        prog="mindgap", description="Will it generalize, why not, and what helps?", epilog=EPILOG, add_help=True
+        prog="mindgap",
+        description="Will it generalize, why not, and what helps?",
+        epilog=EPILOG,
+        add_help=True,
     )
     parser.add_argument("--version", action="version", version=f"mindgap {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", action=Commands, required=True)
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", action=Commands, required=True
+    )
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary, add_help=False)
     return parser

@@ -1,7 +1,5 @@
 """``path/to/file.py:name``: the user's own function, loaded and called."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os
@@ -11,8 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mindgap.core.errors import InputError, MindgapError, unknown_name
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, MindgapError, Subject, unknown_name
 from mindgap.training.fitted import Fitted
 
 
@@ -37,7 +34,10 @@ def find_target(text: str, what: str) -> Any:
     """The same, but a function is left as it is."""
     place, _, name = text.rpartition(":")
     if not place or not name:
-        raise InputError(f"The target must look like path/to/file.py:{what}, got {text!r}. Name file and function.")
+        raise InputError(
+            f"The target must look like path/to/file.py:{what}, got {text!r}. Name file and "
+            "function."
+        )
     module = _module(place)
     if not hasattr(module, name):
         public = [known for known in vars(module) if not known.startswith("_")]
@@ -72,10 +72,15 @@ def _guarded(function: Any, place: str, name: str) -> Any:
     except Exception as error:
         if os.environ.get("MINDGAP_TRACEBACK"):
             raise
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(place)]
+        frames = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename.endswith(place)
+        ]
         where = f" in line {frames[-1].lineno}" if frames else ""
         text = " ".join(str(error).split())
         raise InputError(
-            f"{name} of {place} must run without an error, got {type(error).__name__}: {text[:200]}{where}. Correct it "
+            f"{name} of {place} must run without an error, got {type(error).__name__}: "
+            f"{text[:200]}{where}. Correct it "
             "(MINDGAP_TRACEBACK=1 shows the whole traceback)."
         ) from error

@@ -1,7 +1,5 @@
 """Bound: a theorem with all its constants, split into what was seen and the price of generalizing."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import inspect
@@ -35,12 +33,15 @@ class Terms:
 class Bound(Measure, abstract=True):
     """With probability at least ``1 - delta`` the risk is below ``empirical + complexity``.
 
-    An author writes ``formula``, plain arithmetic on named numbers, and ``evidence``, which takes those numbers from
-    a subject; so the same theorem serves ``mindgap bound NAME --samples 10000 …`` without any model.
+    An author writes ``formula``, plain arithmetic on named numbers, and ``evidence``, which takes
+    those numbers from a subject; so the same theorem serves ``mindgap bound NAME --samples 10000
+    …`` without any model.
     """
 
     family: ClassVar[str] = "bound"
-    basis: ClassVar[str] = ""  # theorems on the same evidence, one of which is never above the others, share a basis
+    basis: ClassVar[str] = (
+        ""  # theorems on the same evidence, one of which is never above the others, share a basis
+    )
 
     delta: float = option(0.05, help="probability with which the bound may fail", above=0, below=1)
 
@@ -66,14 +67,26 @@ class Bound(Measure, abstract=True):
         if missing or unknown:
             raise InputError(
                 f"The bound {self.name} must be given {', '.join(self.arguments())}, got "
-                f"{', '.join(numbers) or 'nothing'}. {'Add ' + missing[0] if missing else 'Leave out ' + unknown[0]}."
+                f"{', '.join(numbers) or 'nothing'}. "
+                f"{'Add ' + missing[0] if missing else 'Leave out ' + unknown[0]}."
             )
         _check_numbers(numbers)
         estimate = as_estimate(self.formula(**numbers))
-        fields = {field.name: getattr(estimate, field.name) for field in dataclasses.fields(estimate)}
-        provenance = {"methods": list(self.method), "parameters": self.parameters, "numbers": numbers}
+        fields = {
+            field.name: getattr(estimate, field.name) for field in dataclasses.fields(estimate)
+        }
+        provenance = {
+            "methods": list(self.method),
+            "parameters": self.parameters,
+            "numbers": numbers,
+        }
         return Result(
-            name=self.name, family=self.family, **fields, valid=True, vacuous=_vacuous(estimate), provenance=provenance
+            name=self.name,
+            family=self.family,
+            **fields,
+            valid=True,
+            vacuous=_vacuous(estimate),
+            provenance=provenance,
         )
 
     @classmethod
@@ -85,7 +98,11 @@ class Bound(Measure, abstract=True):
 
     def _mismatch(self, numbers: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         wanted = self.arguments()
-        missing = [n for n, (_, default) in wanted.items() if default is inspect.Parameter.empty and n not in numbers]
+        missing = [
+            n
+            for n, (_, default) in wanted.items()
+            if default is inspect.Parameter.empty and n not in numbers
+        ]
         return missing, [name for name in numbers if name not in wanted]
 
     def provenance(self, subject: Subject) -> dict[str, Any]:
@@ -102,7 +119,9 @@ def _check_numbers(numbers: Mapping[str, Any]) -> None:
     for name, value in numbers.items():
         low = 1 if name == "samples" else 0
         if isinstance(value, int | float) and not low <= value < math.inf:
-            raise InputError(f"{name} must be a finite number of at least {low}, got {value}. Correct it.")
+            raise InputError(
+                f"{name} must be a finite number of at least {low}, got {value}. Correct it."
+            )
 
 
 def as_estimate(terms: Terms) -> Estimate:

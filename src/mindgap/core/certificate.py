@@ -1,7 +1,5 @@
 """Certificate: what a PAC-Bayes bound promises about a random model, with all that is needed to check it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -23,15 +21,24 @@ THEOREMS = {
 class Certificate:
     """An upper limit of the risk of a model whose weights are drawn anew for every answer.
 
-    With probability ``1 - delta`` over the draw of the bound data and of the Monte-Carlo weights, the 0-1 risk is at
-    most ``bound``, the kl inverse. ``bounds`` holds the same by other theorems and ``loss_bounds`` those of the bounded
-    cross entropy; each holds with that probability on its own. ``error_limit`` is the upper limit of the error on the
-    bound data by ``draws`` independent draws, which takes ``monte_carlo_delta`` of ``delta``. ``guess`` is the error of
-    always answering the bound data's most frequent class. ``prior_error`` and ``prior_bound`` are the control: a learnt
-    prior's own mean weights on the bound data, and the held-out bound on them. ``broken`` names what breaks the
-    theorem. ``model`` is the random model itself; JSON does not hold it.
+    With probability ``1 - delta`` over the draw of the bound data and of the Monte-Carlo weights,
+    the 0-1 risk is at most ``bound``, the kl inverse. ``bounds`` holds the same by other theorems
+    and ``loss_bounds`` those of the bounded cross entropy; each holds with that probability on its
+    own. ``error_limit`` is the upper limit of the error on the bound data by ``draws`` independent
+    draws, which takes ``monte_carlo_delta`` of ``delta``. ``guess`` is the error of always
+    answering the bound data's most frequent class. ``prior_error`` and ``prior_bound`` are the
+    control: a learned prior's own mean weights on the bound data, and the held-out bound on them.
+    ``broken`` names what breaks the theorem. ``model`` is the random model itself; JSON does not
+    hold it.
 
-    >>> common = {"bounds": {}, "loss_bounds": {}, "kl": 3.0, "samples": 100, "error": 0.1, "error_limit": 0.12}
+    >>> common = {
+    ...     "bounds": {},
+    ...     "loss_bounds": {},
+    ...     "kl": 3.0,
+    ...     "samples": 100,
+    ...     "error": 0.1,
+    ...     "error_limit": 0.12,
+    ... }
     >>> found = Certificate(bound=0.3, loss=0.1, loss_limit=0.1, draws=1000, guess=0.9, **common)
     >>> found.verdict, Certificate.from_json(found.to_json()) == found
     ('valid, non-vacuous', True)
@@ -95,31 +102,43 @@ class Certificate:
     def promise(self) -> str:
         """The certificate in one sentence."""
         return (
-            f"With a confidence of {1 - self.delta:.4g}, at most {self.bound:.2%} of the answers on unseen data of the "
+            f"With a confidence of {1 - self.delta:.4g}, at most {self.bound:.2%} of the answers "
+            "on unseen data of the "
             "same kind are wrong, if the weights are drawn anew for every answer."
         )
 
     def __str__(self) -> str:
         draws = (
-            f"at most {self.error_limit:.2%} by {self.draws:,} draws of the weights, δ' = {self.monte_carlo_delta:g}"
+            f"at most {self.error_limit:.2%} by {self.draws:,} draws of the weights, "
+            f"δ' = {self.monte_carlo_delta:g}"
         )
-        others = ", ".join(f"{name} {min(value, 9.99):.2%}" for name, value in self.bounds.items() if name != "kl")
+        others = ", ".join(
+            f"{name} {min(value, 9.99):.2%}" for name, value in self.bounds.items() if name != "kl"
+        )
         lines = [
             f"{self.name or 'certificate'}: {self.verdict}",
             self.promise if self.valid else "No promise follows from these numbers.",
             f"  bound         {self.bound:.2%}  (kl inverse, δ = {self.delta:g}; {others})",
             f"  error         {self.error:.2%}  on {self.samples:,} bound samples ({draws})",
-            f"  KL            {self.kl:,.1f} nats, {self.posterior} posterior from the {self.prior} prior",
+            f"  KL            {self.kl:,.1f} nats, {self.posterior} posterior from the "
+            f"{self.prior} prior",
         ]
         if self.prior_error is not None and self.prior_bound is not None:
-            lines.append(f"  prior alone   {self.prior_error:.2%}  (held-out bound {self.prior_bound:.2%}, no noise)")
+            lines.append(
+                f"  prior alone   {self.prior_error:.2%}  (held-out bound {self.prior_bound:.2%}, "
+                "no noise)"
+            )
         if self.test_error is not None:
-            lines.append(f"  test error    {self.test_error:.2%}  on {self.sizes.get('test', 0):,} samples")
+            lines.append(
+                f"  test error    {self.test_error:.2%}  on {self.sizes.get('test', 0):,} samples"
+            )
         return "\n".join([*lines, *(f"  note          {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that JSON can hold, without the model."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "model"}
+        fields = {
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "model"
+        }
         return {"schema": SCHEMA, "verdict": self.verdict, **plain(fields, fallback=repr)}
 
     def to_json(self) -> str:
@@ -130,8 +149,15 @@ class Certificate:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read back what :meth:`to_dict` wrote."""
         if data.get("schema") != SCHEMA:
-            raise InputError(f"A certificate must have schema {SCHEMA}, got {data.get('schema')!r}. Upgrade mindgap.")
-        fields = {name: unworded(value) for name, value in data.items() if name not in ("schema", "verdict")}
+            raise InputError(
+                f"A certificate must have schema {SCHEMA}, got {data.get('schema')!r}. Upgrade "
+                "mindgap."
+            )
+        fields = {
+            name: unworded(value)
+            for name, value in data.items()
+            if name not in ("schema", "verdict")
+        }
         return cls(**{**fields, "notes": tuple(fields.get("notes", ()))})
 
     @classmethod

@@ -1,7 +1,5 @@
 """Checks of arguments, each with one sentence: what was expected, what came, what to do."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 
@@ -11,7 +9,12 @@ from mindgap.core.errors import InputError, unknown_name
 
 
 def integer(
-    name: str, value: object, low: int = 1, high: int | None = None, meaning: str = "", advice: str = ""
+    name: str,
+    value: object,
+    low: int = 1,
+    high: int | None = None,
+    meaning: str = "",
+    advice: str = "",
 ) -> int:
     """Return ``value`` if it is an integer in [low, high]; ``meaning`` says what ``high`` is.
 
@@ -20,7 +23,11 @@ def integer(
     mindgap.core.errors.InputError: size must be an integer from 1 to 5 (the number of samples), got 9. \
 Lower size or pass more data.
     """
-    wanted = f"of at least {low}" if high is None else f"from {low} to {high}" + (f" ({meaning})" if meaning else "")
+    wanted = (
+        f"of at least {low}"
+        if high is None
+        else f"from {low} to {high}" + (f" ({meaning})" if meaning else "")
+    )
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{name} must be an integer {wanted}, got {value!r}. Pass a whole number.")
     if value < low:
@@ -43,7 +50,8 @@ def number(name: str, value: float, low: float = 0.0, high: float = math.inf) ->
         raise InputError(f"{name} must be a number {wanted}, got {value!r}. Pass a finite number.")
     if not low <= value <= high:
         raise InputError(
-            f"{name} must be a number {wanted}, got {value}. {'Raise' if value < low else 'Lower'} {name}."
+            f"{name} must be a number {wanted}, got {value}. "
+            f"{'Raise' if value < low else 'Lower'} {name}."
         )
     return float(value)
 
@@ -55,8 +63,15 @@ def rate(name: str, value: float) -> float:
     Traceback (most recent call last):
     mindgap.core.errors.InputError: dropout must be a number from 0 to below 1, got 1.0. Use 0 to switch it off.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1 or math.isnan(value):
-        raise InputError(f"{name} must be a number from 0 to below 1, got {value!r}. Use 0 to switch it off.")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value < 1
+        or math.isnan(value)
+    ):
+        raise InputError(
+            f"{name} must be a number from 0 to below 1, got {value!r}. Use 0 to switch it off."
+        )
     return float(value)
 
 

@@ -1,7 +1,5 @@
 """Errors that a user can act on: what was expected, what came, what to do."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable
 from types import ModuleType
@@ -40,7 +38,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
     >>> str(unknown_name("measure", "magin", ["margin", "gap"]))
     "measure must be one of the known names, got 'magin'. Did you mean 'margin'?"
     """
-    import difflib  # only a misspelt name pays for it
+    import difflib  # only a misspelled name pays for it
 
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
@@ -54,5 +52,6 @@ def require(package: str, extra: str) -> ModuleType:
         return importlib.import_module(package)
     except ImportError as error:
         raise MissingExtraError(
-            f"This needs the package {package!r}, which is not installed. Run: pip install 'mindgap[{extra}]'"
+            f"This needs the package {package!r}, which is not installed. Run: pip install "
+            f"'mindgap[{extra}]'"
         ) from error

@@ -1,7 +1,5 @@
 """Files written in one piece: a crash leaves the old content, never half of the new."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile
@@ -36,7 +34,9 @@ def write_whole(path: str | os.PathLike[str], content: Content) -> Path:
 
 def unwritable(path: Path, error: OSError) -> InputError:
     """Say that a path cannot be written."""
-    return InputError(f"{path} must be a file that can be written, got: {error.strerror}. Choose another path.")
+    return InputError(
+        f"{path} must be a file that can be written, got: {error.strerror}. Choose another path."
+    )
 
 
 def _fill(descriptor: int, content: Content) -> None:

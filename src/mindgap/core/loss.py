@@ -1,6 +1,4 @@
-"""Loss: one number a sample, from a name or from any callable, and the task that it implies."""
-
-from __future__ import annotations
+"""Loss: one number per sample, from a name or from any callable, and the task that it implies."""
 
 import copy
 import dataclasses
@@ -53,7 +51,7 @@ _KNOWN: dict[Any, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """A per-sample loss; ``loss(output, target)`` has one entry a sample."""
+    """A per-sample loss; ``loss(output, target)`` has one entry per sample."""
 
     name: str
     task: Task | None
@@ -79,7 +77,10 @@ def as_loss(loss: str | Loss | Callable[..., Tensor]) -> Loss:
             raise unknown_name("loss", loss, NAMED)
         return Loss(loss, *NAMED[loss])
     if not callable(loss):
-        raise InputError(f"loss must be a name or a callable (output, target), got {loss!r}. Try 'cross_entropy'.")
+        raise InputError(
+            f"loss must be a name or a callable (output, target), got {loss!r}. Try "
+            "'cross_entropy'."
+        )
     name = getattr(loss, "__name__", type(loss).__name__)
     task: Any = _KNOWN.get(type(loss) if isinstance(loss, nn.Module) else loss)
     return Loss(name, task, _per_sample(loss))
@@ -108,8 +109,9 @@ def _by_sample(loss: Callable[..., Tensor], output: Tensor, target: Tensor) -> T
         return _rows(value)
     if value.ndim != 0:
         raise InputError(
-            f"The loss must give one number or one a sample ({len(target)}), got the shape {tuple(value.shape)}. "
-            "Return a mean, or a tensor with one entry a sample."
+            f"The loss must give one number or one a sample ({len(target)}), got the shape "
+            f"{tuple(value.shape)}. "
+            "Return a mean, or a tensor with one entry per sample."
         )
     single = lambda one, label: loss(one.unsqueeze(0), label.unsqueeze(0))  # noqa: E731
     return torch.func.vmap(single)(output, target)

@@ -1,7 +1,5 @@
 """Measure: a number that says something about generalization, wrapped so that it leaves no trace."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import platform
@@ -19,9 +17,15 @@ from mindgap.core.subject import Subject
 
 Need = Literal["test", "initial", "classification", "gradients"]
 Direction = Literal["lower", "higher", "none"]
-Cost = Literal["cheap", "moderate", "dear"]
+Cost = Literal["cheap", "moderate", "expensive"]
 Growth = Literal["", "logarithmic"]
-INVARIANCES = ("sample-order", "unit-permutation", "relu-rescaling", "output-scaling", "duplication")
+INVARIANCES = (
+    "sample-order",
+    "unit-permutation",
+    "relu-rescaling",
+    "output-scaling",
+    "duplication",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,9 +47,10 @@ class Undefined(Exception):  # noqa: N818  (a verdict, not a fault)
 class Measure(Spec, abc.ABC, abstract=True):
     """A quantity of a subject.
 
-    ``direction`` says which values are claimed to generalize better; ``needs`` what the subject must have;
-    ``invariant_to`` which changes of the subject leave the value alone. ``rescaling = "logarithmic"`` promises that,
-    when a ReLU layer is made α times larger and the next one α times smaller, the value moves no faster than ln α.
+    ``direction`` says which values are claimed to generalize better; ``needs`` what the subject
+    must have; ``invariant_to`` which changes of the subject leave the value alone. ``rescaling =
+    "logarithmic"`` promises that, when a ReLU layer is made α times larger and the next one α times
+    smaller, the value moves no faster than ln α.
     """
 
     family: ClassVar[str] = "measure"
@@ -91,7 +96,9 @@ class Measure(Spec, abc.ABC, abstract=True):
         estimate = found if isinstance(found, Estimate) else Estimate(value=float(found))
         return "the computation gave NaN" if estimate.value != estimate.value else estimate
 
-    def _result(self, subject: Subject, outcome: Estimate | str, cost: Mapping[str, float]) -> Result:
+    def _result(
+        self, subject: Subject, outcome: Estimate | str, cost: Mapping[str, float]
+    ) -> Result:
         common: dict[str, Any] = {
             "name": self.name,
             "family": self.family,

@@ -1,9 +1,8 @@
 """Plain data: what JSON can hold, one text for equal values in every process, and the way back.
 
-Numbers that JSON lacks (NaN and the infinities) become words and are turned back into numbers on reading.
+Numbers that JSON lacks (NaN and the infinities) become words and are turned back into numbers on
+reading.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import enum
@@ -23,10 +22,11 @@ def plain(value: Any, where: str = "value", *, fallback: Fallback | None = None)
     """Turn a value into dicts, lists, strings, numbers and None.
 
     Args:
-        value: Anything; dataclasses become dicts of their fields, objects with a ``to_dict`` what it returns.
+        value: Anything; dataclasses become dicts of their fields, objects with a ``to_dict`` what
+            it returns.
         where: The name of the value in the error.
-        fallback: Makes the text for what is no plain data (``repr``, say). Without it such a value is refused, and
-            dataclasses carry their ``kind``, so that equal texts mean equal values.
+        fallback: Makes the text for what is no plain data (``repr``, say). Without it such a value
+            is refused, and dataclasses carry their ``kind``, so that equal texts mean equal values.
 
     >>> plain({"width": (1, 2), "rate": float("inf")})
     {'width': [1, 2], 'rate': 'Infinity'}
@@ -48,7 +48,10 @@ def plain(value: Any, where: str = "value", *, fallback: Fallback | None = None)
 
 def _container(value: Any, where: str, fallback: Fallback | None) -> Any:
     if isinstance(value, Mapping):
-        return {_key(key, where): plain(item, f"{where}.{key}", fallback=fallback) for key, item in value.items()}
+        return {
+            _key(key, where): plain(item, f"{where}.{key}", fallback=fallback)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [plain(item, f"{where}[{k}]", fallback=fallback) for k, item in enumerate(value)]
     if fallback is not None and hasattr(value, "to_dict"):
@@ -58,7 +61,9 @@ def _container(value: Any, where: str, fallback: Fallback | None) -> Any:
         return {**kind, **plain(fields_of(value), where, fallback=fallback)}
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if callable(getattr(value, "tolist", None)):  # arrays and scalars of numpy and torch, without importing either
+    if callable(
+        getattr(value, "tolist", None)
+    ):  # arrays and scalars of numpy and torch, without importing either
         return plain(_listed(value, where), where, fallback=fallback)
     if fallback is not None:
         return fallback(value)
@@ -118,11 +123,16 @@ def _worded(value: float) -> float | str:
 def _key(key: Any, where: str) -> str:
     if isinstance(key, str | int | float):
         return str(key)
-    raise InputError(f"The keys of {where} must be text or numbers, got {type(key).__name__}. Use text as keys.")
+    raise InputError(
+        f"The keys of {where} must be text or numbers, got {type(key).__name__}. Use text as keys."
+    )
 
 
 def _listed(value: Any, where: str) -> Any:
     found = value.tolist()
     if type(found) is type(value):
-        raise InputError(f"{where} must be plain data, got {type(value).__name__}. Pass its parts as real numbers.")
+        raise InputError(
+            f"{where} must be plain data, got {type(value).__name__}. Pass its parts as real "
+            "numbers."
+        )
     return found

@@ -1,7 +1,5 @@
 """Progress: a bar on standard error with the time left; in a log file, a line now and then."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from typing import Any, Self
@@ -18,11 +16,15 @@ class Progress:
         shown: Whether to show anything at all.
     """
 
-    def __init__(self, total: int | None, *, done: int = 0, unit: str, title: str = "", shown: bool) -> None:
+    def __init__(
+        self, total: int | None, *, done: int = 0, unit: str, title: str = "", shown: bool
+    ) -> None:
         self._failed = 0
         self._bar: Any = _bar(total, done, unit, title) if shown else None
 
-    def advance(self, facts: Mapping[str, float] | None = None, *, by: int = 1, failed: bool = False) -> None:
+    def advance(
+        self, facts: Mapping[str, float] | None = None, *, by: int = 1, failed: bool = False
+    ) -> None:
         """``by`` more are finished; ``facts`` are numbers to show behind the bar."""
         self._failed += failed
         if self._bar is None:

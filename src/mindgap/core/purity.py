@@ -1,7 +1,5 @@
 """Leave everything as it was: mode, gradients, buffers, weights, hooks and random state, also after an exception."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Iterator
@@ -48,7 +46,10 @@ def preserved(model: nn.Module, *, seed: int = 0, weights: bool = True) -> Itera
     modes = [module.training for module in modules]
     tables = [{name: dict(getattr(module, name, {})) for name in _TABLES} for module in modules]
     tensors = _saved(model, weights)
-    parameters = [(p, p.requires_grad, p.grad, None if p.grad is None else p.grad.clone()) for p in model.parameters()]
+    parameters = [
+        (p, p.requires_grad, p.grad, None if p.grad is None else p.grad.clone())
+        for p in model.parameters()
+    ]
     try:
         with seeded(seed):
             yield
@@ -72,12 +73,16 @@ def _saved(model: nn.Module, weights: bool) -> list[tuple[Tensor, Tensor]]:
 @torch.no_grad()
 def _put_back(tensors: list[tuple[Tensor, Tensor]]) -> None:
     for tensor, copy in tensors:
-        if not _same(tensor, copy):  # writing only what changed keeps the version counters, and so the caches
+        if not _same(
+            tensor, copy
+        ):  # writing only what changed keeps the version counters, and so the caches
             tensor.copy_(copy)
 
 
 def _same(left: Tensor, right: Tensor) -> bool:
-    return bool(((left == right) | ((left != left) & (right != right))).all())  # NaN buffers are equal to themselves
+    return bool(
+        ((left == right) | ((left != left) & (right != right))).all()
+    )  # NaN buffers are equal to themselves
 
 
 def _restore_tables(module: nn.Module, kept: dict[str, dict[Any, Any]]) -> None:

@@ -1,7 +1,5 @@
 """Recipe: how a subject is trained, as plain data that can be trained again with another seed."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -28,10 +26,10 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 class Recipe:
     """Model factory, data, loss, optimizer, epochs and batch size.
 
-    ``model`` is called without arguments under a seeded generator, so that a seed fixes the initial weights.
-    ``optimizer`` is a name or a callable ``parameters -> Optimizer``; ``schedule`` a callable
-    ``optimizer -> LRScheduler`` that is stepped once an epoch. ``validation`` is a share of the train data that
-    is held out for choices (early stopping), never the test data.
+    ``model`` is called without arguments under a seeded generator, so that a seed fixes the initial
+    weights. ``optimizer`` is a name or a callable ``parameters -> Optimizer``; ``schedule`` a
+    callable ``optimizer -> LRScheduler`` that is stepped once an epoch. ``validation`` is a share
+    of the training data that is held out for choices (early stopping), never the test data.
     """
 
     model: Callable[[], nn.Module]
@@ -45,9 +43,11 @@ class Recipe:
     momentum: float = option(0.0, help="momentum, for SGD and RMSprop", low=0, below=1)
     weight_decay: float = option(0.0, help="the optimizer's weight decay", low=0)
     schedule: Callable[[torch.optim.Optimizer], Any] | None = None
-    epochs: int = option(20, help="passes over the train data", low=0)
+    epochs: int = option(20, help="passes over the training data", low=0)
     batch_size: int = option(64, help="samples a step", low=1)
-    validation: float = option(0.0, help="share of the train data held out for choices", low=0, below=1)
+    validation: float = option(
+        0.0, help="share of the training data held out for choices", low=0, below=1
+    )
     sample_weights: Tensor | None = None
     classes: tuple[str, ...] = ()
     name: str = ""
@@ -56,7 +56,8 @@ class Recipe:
         spec.check(self)
         if not callable(self.model) or isinstance(self.model, nn.Module):
             raise InputError(
-                f"Recipe.model must be a function that makes a new model, got {type(self.model).__name__}. "
+                "Recipe.model must be a function that makes a new model, got "
+                f"{type(self.model).__name__}. "
                 "Write lambda: Net(…), so that every seed starts from its own weights."
             )
         if isinstance(self.optimizer, str) and self.optimizer not in OPTIMIZERS:
@@ -70,7 +71,7 @@ class Recipe:
     def splits(self) -> tuple[Split, Split | None]:
         """The train and the test data."""
         test = None if self.test is None else as_split(self.test, self.target, "test data")
-        return as_split(self.train, self.target, "train data"), test
+        return as_split(self.train, self.target, "training data"), test
 
     def build(self, seed: int) -> nn.Module:
         """A new model whose weights depend on the seed alone."""
@@ -90,4 +91,8 @@ class Recipe:
     def settings(self) -> Mapping[str, Any]:
         """The numbers and names of the recipe, for provenance."""
         plain = (int, float, str, bool)
-        return {f.name: v for f in dataclasses.fields(self) if isinstance(v := getattr(self, f.name), plain)}
+        return {
+            f.name: v
+            for f in dataclasses.fields(self)
+            if isinstance(v := getattr(self, f.name), plain)
+        }

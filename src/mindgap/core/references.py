@@ -1,7 +1,5 @@
 """The papers that specs cite, read from references.bib beside this file."""
 
-from __future__ import annotations
-
 import functools
 import re
 from importlib import resources
@@ -12,7 +10,9 @@ from mindgap.core.errors import unknown_name
 @functools.cache
 def bibliography() -> dict[str, dict[str, str]]:
     """All entries: key to fields. Third parties add theirs with :func:`add`."""
-    return parse(resources.files("mindgap.core").joinpath("references.bib").read_text(encoding="utf-8"))
+    return parse(
+        resources.files("mindgap.core").joinpath("references.bib").read_text(encoding="utf-8")
+    )
 
 
 def parse(text: str) -> dict[str, dict[str, str]]:
@@ -40,5 +40,7 @@ def reference(key: str) -> str:
     entry = bibliography()[key]
     where = entry.get("journal") or entry.get("booktitle") or entry.get("howpublished") or ""
     parts = [entry.get("author", ""), entry.get("title", ""), where, entry.get("year", "")]
-    line = " ".join(part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part)
+    line = " ".join(
+        part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part
+    )
     return f"{line} {entry['url']}" if "url" in entry else line

@@ -1,7 +1,5 @@
 """Find every spec: by walking a family's folder, and through one entry-point group for third parties."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import pkgutil
@@ -50,8 +48,8 @@ def catalog(family: str | None = None) -> dict[str, type[Spec]]:
     """List every spec by name, in alphabetical order.
 
     Args:
-        family: ``"measure"``, ``"bound"``, ``"remedy"`` or ``"study"``; all of them if None. Only the modules of
-            that family are imported.
+        family: ``"measure"``, ``"bound"``, ``"remedy"`` or ``"study"``; all of them if None. Only
+            the modules of that family are imported.
 
     >>> "gap" in catalog("measure"), "gap" in catalog("bound")
     (True, False)
@@ -85,5 +83,9 @@ def find(name: str, family: str | None = None) -> type[Spec]:
 def own_specs(family: str) -> dict[str, type[Spec]]:
     """The specs of this package's own family by class name: what ``mindgap.measures`` and its like offer."""
     load_family(family)
-    own = [cls for cls in REGISTRY[family].values() if cls.__module__.startswith(FAMILIES[family] + ".")]
+    own = [
+        cls
+        for cls in REGISTRY[family].values()
+        if cls.__module__.startswith(FAMILIES[family] + ".")
+    ]
     return {cls.__name__: cls for cls in sorted(own, key=lambda cls: cls.__name__)}

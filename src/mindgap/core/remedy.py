@@ -1,6 +1,4 @@
-"""Remedy: a change of training, written as seams that any training loop can call."""
-
-from __future__ import annotations
+"""Remedy: a change of training, written as hooks that any training loop can call."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,12 +14,12 @@ from mindgap.core.subject import Subject
 
 
 @dataclasses.dataclass(kw_only=True)
-class Moment:
-    """Where training stands, as every seam sees it.
+class TrainingState:
+    """Where training stands, as every hook sees it.
 
-    ``memory`` is the remedy's own store: numbers and tensors, saved with the checkpoint. ``validate`` gives the mean
-    loss on the held-out share of the train data, ``subject`` joins a model to the train data and the loss (without the
-    test data, which no remedy may see).
+    ``memory`` is the remedy's own store: numbers and tensors, saved with the checkpoint.
+    ``validate`` gives the mean loss on the held-out share of the training data, ``subject`` joins a
+    model to the training data and the loss (without the test data, which no remedy may see).
     """
 
     model: nn.Module
@@ -35,10 +33,10 @@ class Moment:
 
 
 class Remedy(Spec, abstract=True):
-    """A change of training. Every seam does nothing unless an author writes it.
+    """A change of training. Every hook does nothing unless an author writes it.
 
-    ``strength`` names the field whose zero means "off": training is then bit-identical to plain training.
-    ``treats`` says in a few words what it is against.
+    ``strength`` names the field whose zero means "off": training is then bit-identical to plain
+    training. ``treats`` says in a few words what it is against.
     """
 
     family: ClassVar[str] = "remedy"
@@ -47,35 +45,35 @@ class Remedy(Spec, abstract=True):
 
     @property
     def validation(self) -> float:
-        """The share of the train data to hold out for this remedy where the recipe holds out none."""
+        """The share of the training data to hold out for this remedy where the recipe holds out none."""
         return 0.0
 
     def prepare(self, recipe: Recipe, data: Split) -> Recipe:  # noqa: ARG002
         """Change the recipe (model factory, optimizer settings, sample weights) once, before training."""
         return recipe
 
-    def weights(self, moment: Moment, index: Tensor) -> Tensor | None:  # noqa: ARG002
+    def weights(self, state: TrainingState, index: Tensor) -> Tensor | None:  # noqa: ARG002
         """Weights of the samples of this batch."""
         return None
 
-    def penalty(self, moment: Moment, output: Tensor, target: Tensor) -> Tensor | None:  # noqa: ARG002
+    def penalty(self, state: TrainingState, output: Tensor, target: Tensor) -> Tensor | None:  # noqa: ARG002
         """A term added to the loss of this batch."""
         return None
 
-    def backward(self, moment: Moment, closure: Callable[[], Tensor]) -> Tensor:  # noqa: ARG002
+    def backward(self, state: TrainingState, closure: Callable[[], Tensor]) -> Tensor:  # noqa: ARG002
         """Leave the gradient to step along in ``.grad``; ``closure`` runs forward and backward and returns the loss."""
         return closure()
 
-    def after_step(self, moment: Moment) -> None:
+    def after_step(self, state: TrainingState) -> None:
         """Look at or change the weights after a step."""
 
-    def after_epoch(self, moment: Moment) -> bool:  # noqa: ARG002
+    def after_epoch(self, state: TrainingState) -> bool:  # noqa: ARG002
         """Look at the model after an epoch; true stops training."""
         return False
 
-    def finish(self, moment: Moment) -> nn.Module:
+    def finish(self, state: TrainingState) -> nn.Module:
         """The model to hand over."""
-        return moment.model
+        return state.model
 
     @property
     def on(self) -> bool:

@@ -1,7 +1,5 @@
 """Result: a number with everything needed to believe it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -52,9 +50,14 @@ class Result:
 
     def __post_init__(self) -> None:
         if self.status == "undefined" and (self.value is not None or not self.reason):
-            raise InputError(f"{self.name}: an undefined result must have a reason and no value, got {self.value!r}.")
+            raise InputError(
+                f"{self.name}: an undefined result must have a reason and no value, got "
+                f"{self.value!r}."
+            )
         if self.status != "undefined" and self.value is None:
-            raise InputError(f"The result of {self.name} must have a value or be undefined, got None.")
+            raise InputError(
+                f"The result of {self.name} must have a value or be undefined, got None."
+            )
 
     def __float__(self) -> float:
         if self.value is None:
@@ -79,7 +82,9 @@ class Result:
         """Read back what :meth:`to_dict` wrote."""
         fields = {name: unworded(value) for name, value in data.items() if name != "schema"}
         if data.get("schema", SCHEMA) != SCHEMA:
-            raise InputError(f"A result must have schema {SCHEMA}, got {data.get('schema')!r}. Upgrade mindgap.")
+            raise InputError(
+                f"A result must have schema {SCHEMA}, got {data.get('schema')!r}. Upgrade mindgap."
+            )
         if fields.get("interval") is not None:
             fields["interval"] = Interval(**fields["interval"])
         return cls(**fields)

@@ -1,6 +1,7 @@
 """Spec: a frozen dataclass that names itself, registers itself and carries its own words.
 
-Fields of a spec: a default, a sentence of help and the range of allowed values, checked in one place.
+Fields of a spec: a default, a sentence of help and the range of allowed values, checked in one
+place.
 
 What a spec's docstring says, taken apart for the command line, the report and the docs.
 """
@@ -29,7 +30,14 @@ def option(
     choices: tuple[Any, ...] = (),
 ) -> Any:
     """Declare a spec's field: ``low``/``high`` are allowed ends, ``above``/``below`` are excluded ends."""
-    metadata = {"help": help, "low": low, "high": high, "above": above, "below": below, "choices": choices}
+    metadata = {
+        "help": help,
+        "low": low,
+        "high": high,
+        "above": above,
+        "below": below,
+        "choices": choices,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -42,7 +50,9 @@ def allowed(metadata: Any) -> str:
     if metadata.get("choices"):
         return "one of " + ", ".join(map(repr, metadata["choices"]))
     words = {"low": "at least", "above": "above", "high": "at most", "below": "below"}
-    ends = [f"{word} {metadata[key]:g}" for key, word in words.items() if metadata.get(key) is not None]
+    ends = [
+        f"{word} {metadata[key]:g}" for key, word in words.items() if metadata.get(key) is not None
+    ]
     return "a number " + " and ".join(ends)
 
 
@@ -70,7 +80,8 @@ def check(instance: Any) -> None:
         value = getattr(instance, field.name)
         if field.metadata and not inside(value, field.metadata):
             raise InputError(
-                f"{field.name} must be {allowed(field.metadata)}, got {value!r}. It is: {field.metadata['help']}."
+                f"{field.name} must be {allowed(field.metadata)}, got {value!r}. It is: "
+                f"{field.metadata['help']}."
             )
 
 
@@ -110,20 +121,24 @@ REGISTRY: dict[str, dict[str, type[Spec]]] = {}
 def kebab(name: str) -> str:
     """Turn a class name into a command-line name.
 
-    >>> kebab("DistanceFromInitialisation")
-    'distance-from-initialisation'
+    >>> kebab("DistanceFromInitialization")
+    'distance-from-initialization'
     >>> kebab("VbswTable1"), kebab("DARC1")
     ('vbsw-table-1', 'darc1')
     """
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[a-z])(?=[0-9])", "-", name).lower()
+    return re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[a-z])(?=[0-9])", "-", name
+    ).lower()
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)  # whatever stands after "=" is a default
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True
+)  # whatever stands after "=" is a default
 class Spec:
     """Base of all families. A subclass is abstract (``abstract=True``) or final, never both.
 
-    Its docstring holds the one-line summary and the paragraphs ``Formula:``, ``Reading:``, ``Assumes:``;
-    ``method`` holds its ids in the list of methods, ``cites`` keys of references.bib.
+    Its docstring holds the one-line summary and the paragraphs ``Formula:``, ``Reading:``,
+    ``Assumes:``; ``method`` holds its ids in the list of methods, ``cites`` keys of references.bib.
     """
 
     family: ClassVar[str] = ""
@@ -136,7 +151,9 @@ class Spec:
         super().__init_subclass__(**kwargs)
         for base in cls.__bases__:
             if issubclass(base, Spec) and not base.abstract:
-                raise TypeError(f"{cls.__name__} may not extend {base.__name__}: a spec is abstract or final.")
+                raise TypeError(
+                    f"{cls.__name__} may not extend {base.__name__}: a spec is abstract or final."
+                )
         cls.abstract = abstract
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         if not abstract:
@@ -170,6 +187,11 @@ class Spec:
 def _register(cls: type[Spec]) -> None:
     shelf = REGISTRY.setdefault(cls.family, {})
     known = shelf.get(cls.name)
-    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise TypeError(f"Two {cls.family}s are called {cls.name!r}: {known.__module__} and {cls.__module__}.")
+    if known is not None and (known.__module__, known.__qualname__) != (
+        cls.__module__,
+        cls.__qualname__,
+    ):
+        raise TypeError(
+            f"Two {cls.family}s are called {cls.name!r}: {known.__module__} and {cls.__module__}."
+        )
     shelf[cls.name] = cls

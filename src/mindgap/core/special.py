@@ -1,7 +1,5 @@
 """Special functions that the standard library lacks, so that the core needs no SciPy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -26,7 +24,9 @@ def regularized_beta(a: float, b: float, x: float) -> float:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
         return 1 - regularized_beta(b, a, 1 - x)
-    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    log_front = (
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
     return math.exp(log_front) * _fraction(a, b, x) / a
 
 

@@ -65,7 +65,11 @@ class TensorSplit(Split):
     def take(self, index: Tensor) -> Batch:
         """The rows at these places."""
         if isinstance(self.inputs, dict):
-            return Batch({name: value[index] for name, value in self.inputs.items()}, self.target[index], index)
+            return Batch(
+                {name: value[index] for name, value in self.inputs.items()},
+                self.target[index],
+                index,
+            )
         return Batch(tuple(value[index] for value in self.inputs), self.target[index], index)
 
     @property
@@ -82,7 +86,9 @@ class TensorSplit(Split):
 class DatasetSplit(Split):
     """Samples of a map-style data set, collated as its loader does."""
 
-    def __init__(self, dataset: Any, collate: Any = default_collate, target: str | None = None) -> None:
+    def __init__(
+        self, dataset: Any, collate: Any = default_collate, target: str | None = None
+    ) -> None:
         self.dataset, self.collate, self.target_name = dataset, collate, target
 
     def __len__(self) -> int:
@@ -90,7 +96,9 @@ class DatasetSplit(Split):
 
     def take(self, index: Tensor) -> Batch:
         """Read and collate these samples."""
-        inputs, target = part(self.collate([self.dataset[i] for i in index.tolist()]), self.target_name)
+        inputs, target = part(
+            self.collate([self.dataset[i] for i in index.tolist()]), self.target_name
+        )
         return Batch(inputs, target, index)
 
 
@@ -115,17 +123,21 @@ def part(batch: Any, target: str | None = None) -> tuple[Inputs, Tensor]:
         names = [target] if target else [name for name in TARGET_NAMES if name in batch]
         if not names or names[0] not in batch:
             raise InputError(
-                f"A dict batch must hold its target under one of {', '.join(TARGET_NAMES)}, got the keys "
+                f"A dict batch must hold its target under one of {', '.join(TARGET_NAMES)}, got "
+                "the keys "
                 f"{', '.join(map(str, batch))}. Rename the key or pass target='…'."
             )
-        return {k: as_tensor(v) for k, v in batch.items() if k != names[0]}, as_tensor(batch[names[0]])
+        return {k: as_tensor(v) for k, v in batch.items() if k != names[0]}, as_tensor(
+            batch[names[0]]
+        )
     if isinstance(batch, Sequence) and len(batch) >= 2:
         *inputs, last = batch
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
             return {k: as_tensor(v) for k, v in inputs[0].items()}, as_tensor(last)
         return tuple(as_tensor(item) for item in inputs), as_tensor(last)
     raise InputError(
-        f"A batch must be a tuple (inputs, target) or a dict with a target, got {type(batch).__name__}. "
+        "A batch must be a tuple (inputs, target) or a dict with a target, got "
+        f"{type(batch).__name__}. "
         "Give the data with its targets."
     )
 
@@ -139,12 +151,13 @@ def as_tensor(value: Any) -> Tensor:
         return torch.from_numpy(array.copy() if not array.flags.writeable else array)
     except TypeError as error:
         raise InputError(
-            f"Data must be numbers in a tensor or array, got {type(value).__name__} that NumPy reads as "
+            f"Data must be numbers in a tensor or array, got {type(value).__name__} that NumPy "
+            "reads as "
             f"{np.asarray(value).dtype}. Encode it as numbers first."
         ) from error
 
 
-def as_split(data: Any, target: str | None = None, what: str = "train data") -> Split:
+def as_split(data: Any, target: str | None = None, what: str = "training data") -> Split:
     """Wrap tensors, arrays, a tuple, a dict, a Dataset or a DataLoader; check that it holds samples."""
     split = _wrap(data, target, what)
     if len(split) == 0:
@@ -165,16 +178,25 @@ def _wrap(data: Any, target: str | None, what: str) -> Split:
         return _stack(list(DataLoader(data, batch_size=256)), target)
     if isinstance(data, Mapping) or (isinstance(data, tuple | list) and len(data) >= 2):
         return TensorSplit(*part(data, target))
-    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, Tensor | np.ndarray | tuple):
+    if (
+        hasattr(data, "__getitem__")
+        and hasattr(data, "__len__")
+        and not isinstance(data, Tensor | np.ndarray | tuple)
+    ):
         return _of_dataset(data, default_collate, target)
     raise InputError(
-        f"The {what} must be a tuple (inputs, targets) of tensors or arrays, a dict, a Dataset or a DataLoader, got "
+        f"The {what} must be a tuple (inputs, targets) of tensors or arrays, a dict, a Dataset or "
+        "a DataLoader, got "
         f"{type(data).__name__}. Give the inputs together with their targets."
     )
 
 
 def _of_dataset(dataset: Any, collate: Any, target: str | None) -> Split:
-    if isinstance(dataset, TensorDataset) and collate is default_collate and len(dataset.tensors) >= 2:
+    if (
+        isinstance(dataset, TensorDataset)
+        and collate is default_collate
+        and len(dataset.tensors) >= 2
+    ):
         return TensorSplit(tuple(dataset.tensors[:-1]), dataset.tensors[-1])
     return DatasetSplit(dataset, collate, target)
 
@@ -184,9 +206,15 @@ def _stack(batches: list[Any], target: str | None) -> Split:
         return TensorSplit((torch.empty(0),), torch.empty(0))
     parted = [part(batch, target) for batch in batches]
     targets = torch.cat([label for _, label in parted])
-    columns = [inputs if isinstance(inputs, dict) else dict(enumerate(inputs)) for inputs, _ in parted]
-    joined: dict[Any, Tensor] = {name: torch.cat([column[name] for column in columns]) for name in columns[0]}  # type: ignore[index]
-    return TensorSplit(joined if isinstance(parted[0][0], dict) else tuple(joined.values()), targets)
+    columns = [
+        inputs if isinstance(inputs, dict) else dict(enumerate(inputs)) for inputs, _ in parted
+    ]
+    joined: dict[Any, Tensor] = {}
+    for name in columns[0]:
+        joined[name] = torch.cat([column[name] for column in columns])  # type: ignore[index]
+    return TensorSplit(
+        joined if isinstance(parted[0][0], dict) else tuple(joined.values()), targets
+    )
 
 
 def _check_tensors(split: TensorSplit, what: str) -> None:
@@ -196,7 +224,8 @@ def _check_tensors(split: TensorSplit, what: str) -> None:
         if value.ndim == 0 or len(value) != len(split):
             raise InputError(
                 f"The {what} must have as many {label} as targets ({len(split)}), got "
-                f"{len(value) if value.ndim else 'a single number'}. Check that inputs and targets belong together."
+                f"{len(value) if value.ndim else 'a single number'}. Check that inputs and "
+                "targets belong together."
             )
         check_finite(value, f"{what}: {label}")
     check_finite(split.target, f"{what}: targets")
@@ -207,6 +236,7 @@ def check_finite(value: Tensor, what: str) -> None:
     if value.is_floating_point() and not torch.isfinite(value).all():
         bad = int((~torch.isfinite(value)).sum())
         raise InputError(
-            f"The {what} must be finite numbers, got {bad} of {value.numel()} values that are NaN or infinite. "
+            f"The {what} must be finite numbers, got {bad} of {value.numel()} values that are NaN "
+            "or infinite. "
             "Remove or impute them."
         )

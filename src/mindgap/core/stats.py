@@ -3,8 +3,6 @@
 Paired tests of two arms that share data splits and, within each split, seeds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -33,7 +31,7 @@ def standard_error(values: ArrayLike) -> float:
 
 
 def bootstrap(values: ArrayLike, level: float = 0.95, draws: int = 2000, seed: int = 0) -> Interval:
-    """Percentile interval of a mean by resampling, vectorised."""
+    """Percentile interval of a mean by resampling, vectorized."""
     data = np.asarray(values, dtype=float)
     picks = np.random.default_rng(seed).integers(len(data), size=(draws, len(data)))
     low, high = np.quantile(data[picks].mean(1), [(1 - level) / 2, (1 + level) / 2])
@@ -56,7 +54,8 @@ def paired(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95, seed:
     first, second = np.asarray(treated, dtype=float), np.asarray(control, dtype=float)
     if first.shape != second.shape or first.ndim != 1 or len(first) < 2:
         raise InputError(
-            f"A paired test must have two equally long lists of at least two numbers, got {first.shape} and "
+            "A paired test must have two equally long lists of at least two numbers, got "
+            f"{first.shape} and "
             f"{second.shape}. Run both arms with the same seeds."
         )
     difference = first - second
@@ -109,12 +108,14 @@ def kendall_tau(first: ArrayLike, second: ArrayLike) -> float:
 def spearman(first: ArrayLike, second: ArrayLike) -> float:
     """Spearman's rank correlation with mean ranks for ties; NaN when one side is constant."""
     ranks = [_mean_ranks(np.asarray(values, dtype=float)) for values in (first, second)]
-    centred = [rank - rank.mean() for rank in ranks]
-    scale = math.sqrt(float((centred[0] ** 2).sum()) * float((centred[1] ** 2).sum()))
-    return float((centred[0] * centred[1]).sum()) / scale if scale else math.nan
+    centered = [rank - rank.mean() for rank in ranks]
+    scale = math.sqrt(float((centered[0] ** 2).sum()) * float((centered[1] ** 2).sum()))
+    return float((centered[0] * centered[1]).sum()) / scale if scale else math.nan
 
 
-def _mean_ranks(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _mean_ranks(
+    values: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return (ends - (counts - 1) / 2)[inverse]
@@ -130,7 +131,9 @@ def binomial_tail_inverse(errors: int, samples: int, delta: float) -> float:
     """
     if errors >= samples:
         return 1.0
-    return bisect(lambda rate: regularized_beta(errors + 1, samples - errors, rate) - (1 - delta), 0.0, 1.0)
+    return bisect(
+        lambda rate: regularized_beta(errors + 1, samples - errors, rate) - (1 - delta), 0.0, 1.0
+    )
 
 
 def proportion_interval(errors: int, samples: int, level: float = 0.95) -> Interval:
@@ -162,9 +165,10 @@ def kl_inverse(empirical: float, budget: float) -> float:
 class Nested:
     """The same mean difference, tested twice.
 
-    ``over_splits`` asks whether it would hold on other data: the seeds of a split are averaged, and the splits are the
-    pairs. ``interval`` and ``p_value`` ask whether other seeds would change it on these very splits: only what varies
-    within a split counts as noise. The first is the one to quote; the second alone says nothing about new data.
+    ``over_splits`` asks whether it would hold on other data: the seeds of a split are averaged, and
+    the splits are the pairs. ``interval`` and ``p_value`` ask whether other seeds would change it
+    on these very splits: only what varies within a split counts as noise. The first is the one to
+    quote; the second alone says nothing about new data.
     """
 
     over_splits: Paired
@@ -186,7 +190,8 @@ def paired_nested(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95
     first, second = np.asarray(treated, dtype=float), np.asarray(control, dtype=float)
     if first.shape != second.shape or first.ndim != 2 or min(first.shape) < 2:
         raise InputError(
-            f"A nested test must have two equal tables of at least two splits and two seeds, got {first.shape} and "
+            "A nested test must have two equal tables of at least two splits and two seeds, got "
+            f"{first.shape} and "
             f"{second.shape}. Run both arms with the same splits and seeds."
         )
     change = first - second

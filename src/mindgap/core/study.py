@@ -1,7 +1,5 @@
 """Study: a list of trials that give records, and a table that sums them up."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -27,8 +25,8 @@ class Trial:
 class Study(Spec, abc.ABC, abstract=True):
     """One table or figure of a paper, or one experiment.
 
-    ``run`` must depend on the study's fields, the trial and nothing else, and return plain JSON data.
-    ``expected`` holds the paper's numbers, keyed as the table's rows.
+    ``run`` must depend on the study's fields, the trial and nothing else, and return plain JSON
+    data. ``expected`` holds the paper's numbers, keyed as the table's rows.
     """
 
     family: ClassVar[str] = "study"

@@ -1,7 +1,5 @@
 """Subject: what is examined — a model, its loss, its data — with passes that are computed once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -14,14 +12,16 @@ from mindgap.core.purity import evaluating
 from mindgap.core.split import Batch, DatasetSplit, Inputs, Split, as_split, check_finite
 
 Which = Literal["train", "test"]
+_NAMES: dict[Which, str] = {"train": "training", "test": "test"}
 
 
 class Subject:
     """A model with its loss and data.
 
-    ``train`` and ``test`` are tuples of tensors or arrays, dicts, Datasets or DataLoaders; ``initial`` is the state
-    dict from before training; ``history`` holds one dict an epoch, as :func:`mindgap.fit` returns it. Nothing here
-    changes the model. Passes over the data are cached until a weight or buffer changes.
+    ``train`` and ``test`` are tuples of tensors or arrays, dicts, Datasets or DataLoaders;
+    ``initial`` is the state dict from before training; ``history`` holds one dict per epoch, as
+    :func:`mindgap.fit` returns it. Nothing here changes the model. Passes over the data are cached
+    until a weight or buffer changes.
 
     >>> subject = Subject(nn.Linear(2, 2), "cross_entropy", (torch.eye(2), torch.tensor([0, 1])))
     >>> subject.losses("train").shape
@@ -45,12 +45,18 @@ class Subject:
         check_determinism: bool = True,
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise InputError(f"model must be a torch.nn.Module, got {type(model).__name__}. Pass an instance.")
+            raise InputError(
+                f"model must be a torch.nn.Module, got {type(model).__name__}. Pass an instance."
+            )
         self.model, self.loss = model, as_loss(loss)
-        self.train = as_split(train, target, "train data")
+        self.train = as_split(train, target, "training data")
         self.test = None if test is None else as_split(test, target, "test data")
         self.initial = None if initial is None else _checked_initial(model, initial)
-        self.name, self.classes, self.history = name or type(model).__name__, classes, tuple(history)
+        self.name, self.classes, self.history = (
+            name or type(model).__name__,
+            classes,
+            tuple(history),
+        )
         self.batch_size = batch_size
         self._cache: dict[Hashable, tuple[Hashable, Tensor]] = {}
         self.task: Task = task or self.loss.task or _task_of(self.train)
@@ -62,7 +68,10 @@ class Subject:
         """The train or the test data; a missing test split raises."""
         found = self.train if which == "train" else self.test
         if found is None:
-            raise InputError("This needs test data, got a subject without. Pass test=(inputs, targets) to Subject.")
+            raise InputError(
+                "This needs test data, got a subject without. Pass test=(inputs, targets) to "
+                "Subject."
+            )
         return found
 
     def forward(self, inputs: Inputs) -> Tensor:
@@ -83,7 +92,9 @@ class Subject:
 
     def losses(self, which: Which = "train") -> Tensor:
         """The loss of every sample."""
-        return self._cached(("losses", which), lambda: self.loss(self.outputs(which), self.targets(which)).detach())
+        return self._cached(
+            ("losses", which), lambda: self.loss(self.outputs(which), self.targets(which)).detach()
+        )
 
     def predictions(self, which: Which = "train") -> Tensor:
         """Class numbers, 0/1 decisions, or the outputs of a regression."""
@@ -111,8 +122,12 @@ class Subject:
     def margins(self, which: Which = "train") -> Tensor:
         """Logit of the true class minus the largest other one."""
         if self.task != "classification":
-            raise InputError(f"Margins need a classification, got a {self.task}. Choose another measure.")
-        return self._cached(("margins", which), lambda: _margins(self.outputs(which), self.targets(which)))
+            raise InputError(
+                f"Margins need a classification, got a {self.task}. Choose another measure."
+            )
+        return self._cached(
+            ("margins", which), lambda: _margins(self.outputs(which), self.targets(which))
+        )
 
     def features(self, which: Which = "train") -> Tensor:
         """What enters the linear layer that is called last."""
@@ -124,7 +139,9 @@ class Subject:
         flat = self._cached(("gradient", which), lambda: self._gradient(which))
         parts = flat.split([dict(self.model.named_parameters())[name].numel() for name in names])
         shapes = [dict(self.model.named_parameters())[name].shape for name in names]
-        return {name: piece.view(shape) for name, piece, shape in zip(names, parts, shapes, strict=True)}
+        return {
+            name: piece.view(shape) for name, piece, shape in zip(names, parts, shapes, strict=True)
+        }
 
     def _like(self) -> Tensor:
         return next(iter(self.model.parameters()), torch.empty(0))
@@ -144,14 +161,19 @@ class Subject:
         except (RuntimeError, IndexError, TypeError) as error:
             shapes = ", ".join(str(tuple(value.shape)) for value in _values(inputs))
             raise InputError(
-                f"The model must accept a batch of the data, got inputs of shape {shapes}, on which it failed "
-                f"({' '.join(str(error).split())[:160]}). Reshape the inputs or change the first layer."
+                f"The model must accept a batch of the data, got inputs of shape {shapes}, on "
+                "which it failed "
+                f"({' '.join(str(error).split())[:160]}). Reshape the inputs or change the first "
+                "layer."
             ) from error
 
     def _features(self, which: Which) -> Tensor:
         layers = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
         if not layers:
-            raise InputError("Features need a model with a linear layer, got none. Name the layer or choose another.")
+            raise InputError(
+                "Features need a model with a linear layer, got none. Name the layer or choose "
+                "another."
+            )
         kept, latest = list[Tensor](), dict[str, Tensor]()
         keep = lambda _, inputs: latest.update(last=inputs[0].detach())  # noqa: E731  (the layer called last wins)
         handles = [layer.register_forward_pre_hook(keep) for layer in layers]
@@ -191,12 +213,14 @@ class Subject:
             labels = self.targets(which)
             if labels.ndim != 1:
                 raise InputError(
-                    f"The {which} data of a classification must have one class number a sample, got targets of shape "
+                    f"The {_NAMES[which]} data of a classification must have one class number per sample, "
+                    "got targets of shape "
                     f"{tuple(labels.shape)}. Pass class numbers, or loss='bce' for several labels."
                 )
         if len(self.targets("train").unique()) < 2:
             raise InputError(
-                "The train data of a classification must have at least two classes, got one only. Add samples of "
+                "The training data of a classification must have at least two classes, got one "
+                "only. Add samples of "
                 "another class, or use a regression loss."
             )
 
@@ -212,7 +236,8 @@ def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
     found = getattr(output, "logits", output[0] if isinstance(output, tuple) else None)
     if not isinstance(found, Tensor):
         raise InputError(
-            f"The model must return a tensor, a tuple that starts with one, or an object with .logits, got "
+            "The model must return a tensor, a tuple that starts with one, or an object with "
+            ".logits, got "
             f"{type(output).__name__}. Wrap the model so that it does."
         )
     return found
@@ -222,13 +247,21 @@ def fingerprint(model: nn.Module) -> Hashable:
     """Changes whenever a weight or buffer does, also when it is written through ``.data``."""
     tensors = [*model.parameters(), *model.buffers()]
     with torch.no_grad():
-        sums = [str((float(t.double().sum()), float(t.double().square().sum()))) for t in tensors if t.numel()]
-    return tuple((id(t), t._version, t.shape) for t in tensors), tuple(sums)  # as text: NaN equals itself
+        sums = [
+            str((float(t.double().sum()), float(t.double().square().sum())))
+            for t in tensors
+            if t.numel()
+        ]
+    return tuple((id(t), t._version, t.shape) for t in tensors), tuple(
+        sums
+    )  # as text: NaN equals itself
 
 
 def _moved(value: Tensor, like: Tensor) -> Tensor:
     if value.is_floating_point():
-        return value.to(like.device, like.dtype) if like.is_floating_point() else value.to(like.device)
+        return (
+            value.to(like.device, like.dtype) if like.is_floating_point() else value.to(like.device)
+        )
     return value.to(like.device)
 
 
@@ -243,7 +276,8 @@ def typed(target: Tensor, task: Task, like: Tensor) -> Tensor:
         return target.to(like.device, like.dtype)
     if target.is_floating_point() and not torch.equal(target, target.round()):
         raise InputError(
-            "The targets of a classification must be class numbers, got fractions. Use a regression loss ('mse')."
+            "The targets of a classification must be class numbers, got fractions. Use a "
+            "regression loss ('mse')."
         )
     return target.to(like.device, torch.long)
 
@@ -256,13 +290,14 @@ def _margins(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def _check_outputs(outputs: Tensor, subject: Subject, which: Which) -> None:
     targets = subject.targets(which)
-    check_finite(outputs, f"model's outputs on the {which} data")
+    check_finite(outputs, f"model's outputs on the {_NAMES[which]} data")
     if subject.task == "classification":
         check_classes(outputs, targets, which)
     elif align(outputs, targets).shape != outputs.shape:
         raise InputError(
-            f"The model's outputs must have the targets' shape {tuple(targets.shape)}, got {tuple(outputs.shape)} on "
-            f"the {which} data. Reshape the targets or change the last layer."
+            f"The model's outputs must have the targets' shape {tuple(targets.shape)}, got "
+            f"{tuple(outputs.shape)} on "
+            f"the {_NAMES[which]} data. Reshape the targets or change the last layer."
         )
 
 
@@ -270,13 +305,15 @@ def check_classes(outputs: Tensor, targets: Tensor, which: Which) -> None:
     """Refuse outputs that are no classes, and labels that the model has no output for."""
     if outputs.ndim != 2 or outputs.shape[1] < 2:
         raise InputError(
-            f"A classifier must give outputs of shape (samples, classes) with at least two classes, got "
+            "A classifier must give outputs of shape (samples, classes) with at least two "
+            "classes, got "
             f"{tuple(outputs.shape)}. Change the last layer, or use loss='bce'."
         )
     low, high = int(targets.min()), int(targets.max())
     if low < 0 or high >= outputs.shape[1]:
         raise InputError(
-            f"The {which} labels must be from 0 to {outputs.shape[1] - 1} (the model has {outputs.shape[1]} outputs), "
+            f"The {_NAMES[which]} labels must be from 0 to {outputs.shape[1] - 1} (the model has "
+            f"{outputs.shape[1]} outputs), "
             f"got {low if low < 0 else high}. Renumber the labels or widen the last layer."
         )
 
@@ -286,10 +323,14 @@ def _check_determinism(split: Split) -> None:
         return
     index = torch.arange(min(8, len(split)))
     first, second = split.take(index), split.take(index)
-    pairs = [(first.target, second.target), *zip(_values(first.inputs), _values(second.inputs), strict=True)]
+    pairs = [
+        (first.target, second.target),
+        *zip(_values(first.inputs), _values(second.inputs), strict=True),
+    ]
     if not all(torch.equal(left, right) for left, right in pairs):
         raise InputError(
-            "The train data must read the same twice, got two readings that differ (random augmentation?). Pass the "
+            "The training data must read the same twice, got two readings that differ (random "
+            "augmentation?). Pass the "
             "data without augmentation, or check_determinism=False to accept noise in every number."
         )
 
@@ -300,10 +341,15 @@ def _values(inputs: Inputs) -> list[Tensor]:
 
 def _checked_initial(model: nn.Module, initial: Mapping[str, Tensor]) -> dict[str, Tensor]:
     own = model.state_dict()
-    wrong = [name for name, value in own.items() if name not in initial or initial[name].shape != value.shape]
+    wrong = [
+        name
+        for name, value in own.items()
+        if name not in initial or initial[name].shape != value.shape
+    ]
     if wrong:
         raise InputError(
-            f"initial must be a state dict of this model, got one in which {wrong[0]!r} is missing or has another "
+            f"initial must be a state dict of this model, got one in which {wrong[0]!r} is "
+            "missing or has another "
             "shape. Save model.state_dict() (a copy of it) before training."
         )
     return {name: value.detach().clone() for name, value in initial.items()}

@@ -3,10 +3,9 @@ r"""The Bateman equations: a population u that reacts with M species η, as a fu
 .. math:: \partial_t u = v\, \sigma \cdot \eta\, u, \qquad \partial_t \eta = v\, (\Sigma\, \eta)\, u, \qquad
           u(0) = u_0, \quad \eta(0) = \eta_0
 
-The function to learn is :math:`f(u_0, \eta_0, t) = (u(t), \eta(t))`, one row :math:`(u_0, \eta_0, t)` a point.
+The function to learn is :math:`f(u_0, \eta_0, t) = (u(t), \eta(t))`, one row :math:`(u_0, \eta_0,
+t)` a point.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,23 +13,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import number
-from mindgap.core.errors import InputError, require
+from mindgap.core import InputError, number, require
 
 Numbers = Sequence[float] | Tensor
 Matrix = Sequence[Sequence[float]] | Tensor
 
 
-def bateman(points: Tensor, *, production: float = 1.0, reaction: float = -1.0, speed: float = 1.0) -> Tensor:
+def bateman(
+    points: Tensor, *, production: float = 1.0, reaction: float = -1.0, speed: float = 1.0
+) -> Tensor:
     r"""u and η of one species at the rows :math:`(u_0, \eta_0, t)`, in closed form; torch can differentiate it.
 
-    With a = vσ, b = vΣ and c = aη₀ - bu₀, the quantity u/a - η/b stays as it was, so that u obeys a logistic equation:
+    With a = vσ, b = vΣ and c = aη₀ - bu₀, the quantity u/a - η/b stays as it was, so that u obeys a
+    logistic equation:
 
     .. math:: u(t) = \frac{u_0 e^{ct}}{1 - b u_0 t\, \varphi(ct)}, \qquad
               \eta(t) = \frac{\eta_0 e^{-ct}}{1 - a \eta_0 t\, \varphi(-ct)}, \qquad \varphi(z) = \frac{e^z - 1}{z}
 
-    ``production`` is σ and ``reaction`` is Σ. By default u grows at the cost of η; where both are positive u and η grow
-    beyond all bounds in finite time, after which the numbers mean nothing.
+    ``production`` is σ and ``reaction`` is Σ. By default u grows at the cost of η; where both are
+    positive u and η grow beyond all bounds in finite time, after which the numbers mean nothing.
 
     >>> bateman(torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 100.0]])).round(decimals=4).tolist()
     [[0.5, 0.5], [1.0, 0.0]]
@@ -45,8 +46,12 @@ def bateman(points: Tensor, *, production: float = 1.0, reaction: float = -1.0, 
     one = torch.ones_like(small)
     return torch.stack(
         [
-            start * torch.where(grows, one, small) / (torch.where(grows, small, one) - second * start * time * rest),
-            other * torch.where(grows, small, one) / (torch.where(grows, one, small) - first * other * time * rest),
+            start
+            * torch.where(grows, one, small)
+            / (torch.where(grows, small, one) - second * start * time * rest),
+            other
+            * torch.where(grows, small, one)
+            / (torch.where(grows, one, small) - first * other * time * rest),
         ],
         dim=1,
     )
@@ -62,8 +67,9 @@ def bateman_system(
 ) -> Tensor:
     """u and η of M species at the rows (u₀, η₀, t), by an ODE solver: all points at once.
 
-    ``production`` holds the M numbers of σ and ``reaction`` the M × M numbers of Σ. Every point has its own time as
-    unit, so that one solution from 0 to 1 ends at the right time for all. Torch cannot differentiate it.
+    ``production`` holds the M numbers of σ and ``reaction`` the M × M numbers of Σ. Every point has
+    its own time as unit, so that one solution from 0 to 1 ends at the right time for all. Torch
+    cannot differentiate it.
 
     >>> rows = torch.tensor([[0.5, 0.2, 0.3, 2.0]])
     >>> bateman_system(rows, [1.0, 0.5], [[-1.0, 0.0], [0.0, -0.5]]).shape
@@ -74,16 +80,23 @@ def bateman_system(
     factor = number("speed", speed) * rows[:, -1:]
 
     def change(_: float, state: Any) -> Any:
-        return (factor * slope(torch.from_numpy(state).view(len(rows), -1), sigma, matrix)).flatten().numpy()
+        return (
+            (factor * slope(torch.from_numpy(state).view(len(rows), -1), sigma, matrix))
+            .flatten()
+            .numpy()
+        )
 
     solver = require("scipy.integrate", "neighbors")
     begin = rows[:, :-1].flatten().numpy()
     # scipy bounds the root mean square over all numbers: tighter by their root bounds each of them
     least = tolerance / max(1.0, len(begin) ** 0.5)
-    found = solver.solve_ivp(change, (0.0, 1.0), begin, method="DOP853", rtol=max(least, 1e-12), atol=least)
+    found = solver.solve_ivp(
+        change, (0.0, 1.0), begin, method="DOP853", rtol=max(least, 1e-12), atol=least
+    )
     if not found.success:
         raise InputError(
-            f"The equations must have a solution up to the last time, got: {found.message} Take shorter times, or "
+            f"The equations must have a solution up to the last time, got: {found.message} Take "
+            "shorter times, or "
             "reactions that use species up."
         )
     return torch.from_numpy(found.y[:, -1]).view(len(rows), -1)
@@ -108,8 +121,9 @@ def _coefficients(production: Numbers, reaction: Matrix) -> tuple[Tensor, Tensor
     matrix = torch.as_tensor(reaction, dtype=torch.float64)
     if sigma.ndim != 1 or not len(sigma) or matrix.shape != (len(sigma), len(sigma)):
         raise InputError(
-            f"production must hold M numbers and reaction M x M, got the shapes {tuple(sigma.shape)} and "
-            f"{tuple(matrix.shape)}. Give one row and one column a species."
+            "production must hold M numbers and reaction M x M, got the shapes "
+            f"{tuple(sigma.shape)} and "
+            f"{tuple(matrix.shape)}. Give one row and one column per species."
         )
     return sigma, matrix
 
@@ -118,6 +132,7 @@ def _rows(points: Tensor, species: int) -> Tensor:
     if not isinstance(points, Tensor) or points.ndim != 2 or points.shape[1] != species + 2:
         shape = tuple(points.shape) if isinstance(points, Tensor) else type(points).__name__
         raise InputError(
-            f"points must be rows of {species + 2} numbers (u0, {species} of eta0, t), got {shape}. Pass a table."
+            f"points must be rows of {species + 2} numbers (u0, {species} of eta0, t), got "
+            f"{shape}. Pass a table."
         )
     return points if points.is_floating_point() else points.double()

@@ -1,7 +1,5 @@
 """Boston housing, from the csv file that scikit-learn carried until version 1.1."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,8 @@ REMOTE = Remote(
     sha256="d98212636026544fc9b9c0f372e5f819872e6fa6fa757ab025efdda22180f2d6",
 )
 SOURCE = (
-    "Harrison and Rubinfeld, Hedonic prices and the demand for clean air (1978). Column B encodes race; "
+    "Harrison and Rubinfeld, Hedonic prices and the demand for clean air (1978). Column B encodes "
+    "race; "
     "use these data to compare with older papers, not to price houses."
 )
 
@@ -30,7 +29,9 @@ def boston(test_size: int = 102, seed: int = 0) -> DataSet:
     names, table = read_boston(path)
     check_finite(path, 506, table)
     test = random_mask(len(table), test_size, seed)
-    return regression("boston", table[:, :-1], table[:, -1], test, feature_names=names[:-1], source=SOURCE)
+    return regression(
+        "boston", table[:, :-1], table[:, -1], test, feature_names=names[:-1], source=SOURCE
+    )
 
 
 def read_boston(path: Path) -> tuple[tuple[str, ...], Numbers]:
@@ -39,7 +40,11 @@ def read_boston(path: Path) -> tuple[tuple[str, ...], Numbers]:
         lines = path.read_text(encoding="utf-8").splitlines()
         rows, features = (int(count) for count in lines[0].split(",")[:2])
         names = tuple(name.strip('"') for name in lines[1].split(","))
-        table = np.array([[float(cell) for cell in line.split(",")] for line in lines[2:]], dtype=np.float64)
+        table = np.array(
+            [[float(cell) for cell in line.split(",")] for line in lines[2:]], dtype=np.float64
+        )
     if table.shape != (rows, features + 1) or len(names) != features + 1:
-        raise damaged(path, f"a table of {rows} rows and {features + 1} columns, as it says", f"{table.shape}")
+        raise damaged(
+            path, f"a table of {rows} rows and {features + 1} columns, as it says", f"{table.shape}"
+        )
     return names, table

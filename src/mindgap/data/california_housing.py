@@ -1,7 +1,5 @@
 """California housing, from scikit-learn's file or from the official archive it is made of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +12,23 @@ from mindgap.data.tables import Numbers, check_finite, random_mask, read_npz, re
 
 NPZ = "tabular/california_housing/california_housing.npz"
 OFFICIAL = "CaliforniaHousing/cal_housing.data"
-# The copy of the StatLib archive that scikit-learn downloads, with the checksum that scikit-learn records.
+# The copy of the StatLib archive that scikit-learn downloads, with the checksum that scikit-learn
+# records.
 ARCHIVE = Remote(
     "https://ndownloader.figshare.com/files/5976036",
     sha256="aaa5c9a6afe2225cc2aed2723682ae403280c4a3695a2ddda4ffb5d8215ea681",
     name="cal_housing.tgz",
 )
-NAMES = ("MedInc", "HouseAge", "AveRooms", "AveBedrms", "Population", "AveOccup", "Latitude", "Longitude")
+NAMES = (
+    "MedInc",
+    "HouseAge",
+    "AveRooms",
+    "AveBedrms",
+    "Population",
+    "AveOccup",
+    "Latitude",
+    "Longitude",
+)
 SOURCE = "Pace and Barry, Sparse spatial autoregressions (1997)."
 ROWS = 20_640
 
@@ -50,12 +58,14 @@ def _read_packed(path: Path) -> tuple[Numbers, Numbers]:
 def read_california(path: Path) -> tuple[Numbers, Numbers]:
     """Features and targets as scikit-learn makes them of the official columns.
 
-    The official columns are longitude, latitude, age, rooms, bedrooms, population, households, income and value; rooms,
-    bedrooms and population are divided by the number of households.
+    The official columns are longitude, latitude, age, rooms, bedrooms, population, households,
+    income and value; rooms, bedrooms and population are divided by the number of households.
     """
     with reading(path, "a csv file of nine columns of numbers"):
         raw = np.loadtxt(path, delimiter=",", dtype=np.float64, ndmin=2)
         longitude, latitude, age, rooms, bedrooms, population, households, income, value = raw.T
     means = rooms / households, bedrooms / households, population / households
-    inputs = np.stack([income, age, means[0], means[1], population, means[2], latitude, longitude], axis=1)
+    inputs = np.stack(
+        [income, age, means[0], means[1], population, means[2], latitude, longitude], axis=1
+    )
     return inputs, value / 100_000

@@ -1,13 +1,11 @@
 """Data sets by name: whatever ``@dataset`` registered in this package or in an installed plug-in."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from mindgap.core.errors import unknown_name
+from mindgap.core import unknown_name
 from mindgap.core.registry import load_plugins, walk
 from mindgap.data.dataset import LOADERS, DataSet, Loader
 

@@ -1,19 +1,23 @@
 """CIFAR-10, from its official binary version."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet, dataset
-from mindgap.data.digits import Bytes, pictures
+from mindgap.data.digits import Bytes, images
 from mindgap.data.download import Remote
 from mindgap.data.store import obtain_from_archive
 
-ARCHIVE = Remote("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", md5="c32a1d4ab5d03f1284b67883e8d87530")
-FILES = tuple(f"cifar-10-batches-bin/{name}.bin" for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"))
+ARCHIVE = Remote(
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    md5="c32a1d4ab5d03f1284b67883e8d87530",
+)
+FILES = tuple(
+    f"cifar-10-batches-bin/{name}.bin"
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+)
 RECORD = 1 + 3 * 32 * 32  # the label, then the red, green and blue pixels row by row
 RECORDS = 10_000  # in every file
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -22,14 +26,14 @@ SOURCE = "Krizhevsky, Learning multiple layers of features from tiny images (200
 
 @dataset("cifar10")
 def cifar10(size: int | None = None, test_size: int | None = None, seed: int = 0) -> DataSet:
-    """50,000 + 10,000 colour pictures of shape (3, 32, 32) in [0, 1], of ten kinds of things.
+    """50,000 + 10,000 color images of shape (3, 32, 32) in [0, 1], of ten kinds of things.
 
     ``size`` and ``test_size`` keep that many, every class with its share; ``seed`` chooses which.
     """
     batches = [read_cifar(path, RECORDS) for path in obtain_from_archive(FILES, ARCHIVE)]
     pixels, labels = (np.concatenate(parts) for parts in zip(*batches[:-1], strict=True))
-    train = pictures(pixels, labels, size, seed, "size")
-    test = pictures(*batches[-1], test_size, seed, "test_size")
+    train = images(pixels, labels, size, seed, "size")
+    test = images(*batches[-1], test_size, seed, "test_size")
     return DataSet("cifar10", *train, *test, classes=CLASSES, source=SOURCE)
 
 
@@ -39,8 +43,14 @@ def read_cifar(path: Path, records: int | None = None) -> tuple[Bytes, Bytes]:
         content = np.fromfile(path, dtype=np.uint8)
     expected = RECORD * (max(1, len(content) // RECORD) if records is None else records)
     if len(content) != expected:
-        raise damaged(path, f"a CIFAR-10 binary file of {expected} bytes ({RECORD} per picture)", f"{len(content)}")
+        raise damaged(
+            path,
+            f"a CIFAR-10 binary file of {expected} bytes ({RECORD} per image)",
+            f"{len(content)}",
+        )
     table = content.reshape(-1, RECORD)
     if table[:, 0].max() >= len(CLASSES):
-        raise damaged(path, "a CIFAR-10 binary file with labels from 0 to 9", f"the label {table[:, 0].max()}")
+        raise damaged(
+            path, "a CIFAR-10 binary file with labels from 0 to 9", f"the label {table[:, 0].max()}"
+        )
     return table[:, 1:].reshape(-1, 3, 32, 32), table[:, 0]

@@ -1,7 +1,5 @@
 """Damaged files, said in one sentence."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 import tarfile
@@ -10,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from mindgap.core.errors import DataUnavailableError
+from mindgap.core import DataUnavailableError
 
 # What the readers of gzip, tar, zip, npz and text raise when the bytes are not what they should be.
 BROKEN = (
@@ -35,7 +33,8 @@ def damaged(path: Path, expected: str, found: str) -> DataUnavailableError:
     x.gz must be a whole gzip file, got the first 10 bytes only. Delete it, so that it is fetched anew, or replace it.
     """
     return DataUnavailableError(
-        f"{path} must be {expected}, got {found}. Delete it, so that it is fetched anew, or replace it."
+        f"{path} must be {expected}, got {found}. Delete it, so that it is fetched anew, or "
+        "replace it."
     )
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import choice, integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, integer
 from mindgap.data.splits import moments, standardize, stratified_split
 
 TASKS = ("classification", "regression")
@@ -23,13 +22,14 @@ class DataSet:
     Fields:
         name: what ``mindgap.data.load`` calls it.
         inputs: first dimension is the samples; token numbers for text.
-        targets: int64 of shape (n,) for classification, float32 of shape (n, outputs) for regression.
+        targets: int64 of shape (n,) for classification, float32 of shape (n, outputs) for
+            regression.
         test_inputs: like ``inputs``, or None where there is no test part.
         test_targets: like ``targets``, or None.
         task: ``"classification"`` or ``"regression"``.
         classes: names of the classes in the order of their numbers.
         feature_names: names of the columns of ``inputs``.
-        source: whom to cite, and the licence where it is known.
+        source: whom to cite, and the license where it is known.
         texts: the sentences of every sample, for text.
         test_texts: likewise for the test part.
         facts: numbers that are known exactly, e.g. ``"bayes_error"`` of a generator.
@@ -55,7 +55,9 @@ class DataSet:
         choice("task", self.task, TASKS)
         _check_lengths("inputs", self.inputs, self.targets, self.texts)
         if (self.test_inputs is None) != (self.test_targets is None):
-            raise InputError("test_inputs and test_targets must come together, got only one. Pass both or none.")
+            raise InputError(
+                "test_inputs and test_targets must come together, got only one. Pass both or none."
+            )
         if self.test_inputs is not None:
             _check_lengths("test_inputs", self.test_inputs, self.test_targets, self.test_texts)
 
@@ -88,13 +90,16 @@ class DataSet:
     def select(self, indices: Tensor) -> DataSet:
         """Keep the training samples at ``indices``, or where a mask is true; the test part stays whole."""
         places = torch.arange(len(self))[indices]
-        texts = None if self.texts is None else tuple(self.texts[place] for place in places.tolist())
+        texts = (
+            None if self.texts is None else tuple(self.texts[place] for place in places.tolist())
+        )
         return replace(self, inputs=self.inputs[places], targets=self.targets[places], texts=texts)
 
     def standardized(self) -> DataSet:
         """Inputs, and for regression also targets, with mean zero and variance one on the training part.
 
-        A regression's ``facts`` then hold ``target_mean`` and ``target_scale``: y = mean + scale · standardized y.
+        A regression's ``facts`` then hold ``target_mean`` and ``target_scale``: y = mean + scale ·
+        standardized y.
         """
         inputs, test_inputs = _together(self.inputs, self.test_inputs)
         scaled = replace(self, inputs=inputs, test_inputs=test_inputs)
@@ -102,7 +107,10 @@ class DataSet:
 
     def _standardized_targets(self) -> DataSet:
         if self.targets.shape[1:] != (1,):
-            raise InputError(f"targets must have shape (n, 1), got {tuple(self.targets.shape)}. Use standardize().")
+            raise InputError(
+                f"targets must have shape (n, 1), got {tuple(self.targets.shape)}. Use "
+                "standardize()."
+            )
         mean, scale = moments(self.targets)
         targets, test_targets = _together(self.targets, self.test_targets)
         facts = {**self.facts, "target_mean": float(mean), "target_scale": float(scale)}
@@ -120,7 +128,8 @@ def _check_lengths(name: str, inputs: Tensor, targets: Tensor | None, texts: Tex
     for what, values in (("targets", targets), ("texts", texts)):
         if values is not None and len(values) != len(inputs):
             raise InputError(
-                f"{name} and their {what} must have the same length, got {len(inputs)} and {len(values)}. "
+                f"{name} and their {what} must have the same length, got {len(inputs)} and "
+                f"{len(values)}. "
                 "Drop the samples that miss one."
             )
 
@@ -142,7 +151,9 @@ def dataset(name: str) -> Callable[[Loader], Loader]:
     def register(loader: Loader) -> Loader:
         known = LOADERS.setdefault(name, loader)
         if (known.__module__, known.__qualname__) != (loader.__module__, loader.__qualname__):
-            raise TypeError(f"Two data sets are called {name!r}: {known.__module__} and {loader.__module__}.")
+            raise TypeError(
+                f"Two data sets are called {name!r}: {known.__module__} and {loader.__module__}."
+            )
         return loader
 
     return register

@@ -1,9 +1,7 @@
 """The small handwritten digits that come with the package.
 
-From bytes to pictures.
+From bytes to images.
 """
-
-from __future__ import annotations
 
 import importlib.resources
 import io
@@ -13,13 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mindgap.core.checks import integer
+from mindgap.core import integer
 from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.splits import stratified_split
 
 FILE = "digits.npz"
 SOURCE = (
-    "Alpaydin and Kaynak, Optical recognition of handwritten digits (1998), UCI Machine Learning Repository, "
+    "Alpaydin and Kaynak, Optical recognition of handwritten digits (1998), UCI Machine Learning "
+    "Repository, "
     "doi:10.24432/C50P49, test part. CC BY 4.0."
 )
 
@@ -28,7 +27,8 @@ SOURCE = (
 def digits(test_size: int = 500, seed: int = 0) -> DataSet:
     """1,797 handwritten digits of shape (1, 8, 8) in [0, 1]; needs no download.
 
-    ``seed`` splits them, every class with its share, into ``test_size`` for testing and the rest for training.
+    ``seed`` splits them, every class with its share, into ``test_size`` for testing and the rest
+    for training.
 
     >>> digits()
     DataSet('digits': classification, 1297 train, 500 test, inputs (1, 8, 8) float32, 10 classes)
@@ -50,14 +50,16 @@ def _arrays() -> tuple[torch.Tensor, torch.Tensor]:
 Bytes = NDArray[np.uint8]
 
 
-def pictures(pixels: Bytes, labels: Bytes, size: int | None, seed: int, what: str) -> tuple[Tensor, Tensor]:
-    """Pictures with values in [0, 1] and labels; only ``size`` of them, every class with its share, if given.
+def images(
+    pixels: Bytes, labels: Bytes, size: int | None, seed: int, what: str
+) -> tuple[Tensor, Tensor]:
+    """Images with values in [0, 1] and labels; only ``size`` of them, every class with its share, if given.
 
     The choice comes before the conversion to float32, which takes four times the room.
     """
     numbers = torch.from_numpy(labels.astype(np.int64))
     if size is not None:
-        integer(what, size, 1, len(labels), "the number of pictures")
+        integer(what, size, 1, len(labels), "the number of images")
         chosen = stratified_split(numbers, (size,), seed)[0]
         pixels, numbers = pixels[chosen.numpy()], numbers[chosen]
     return torch.from_numpy(pixels.astype(np.float32)).div_(255), numbers

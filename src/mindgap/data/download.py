@@ -1,7 +1,5 @@
 """Fetch one file over https: resumable, checked, atomic."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import http.client
@@ -16,14 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mindgap.core.errors import DataUnavailableError
-from mindgap.core.progress import Progress
+from mindgap.core import DataUnavailableError, Progress
 
 CHUNK = 1 << 20
 ATTEMPTS = 3
 TIMEOUT = 30.0  # seconds without a byte
 LOCAL = ("127.0.0.1", "localhost")
-BROKEN_CONNECTION = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
+BROKEN_CONNECTION = (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    ConnectionError,
+    TimeoutError,
+    ssl.SSLError,
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Remote:
 def download(remote: Remote, target: Path) -> Path:
     """Fetch ``remote`` to ``target``, which appears only when it is complete and its checksum is right.
 
-    Bytes go to ``target.part`` first; a later call continues there. Processes that want the same file take turns.
+    Bytes go to ``target.part`` first; a later call continues there. Processes that want the same
+    file take turns.
     """
     with writing(target), taking_turns(target):
         if not target.exists():
@@ -127,7 +131,9 @@ def _open(url: str, headers: dict[str, str]) -> Any:
 def _check_address(url: str) -> None:
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOCAL):
-        raise DataUnavailableError(f"Data must come over https, got {url}. Place the file by hand if you trust it.")
+        raise DataUnavailableError(
+            f"Data must come over https, got {url}. Place the file by hand if you trust it."
+        )
 
 
 def _verify(remote: Remote, part: Path) -> None:
@@ -136,7 +142,8 @@ def _verify(remote: Remote, part: Path) -> None:
         if expected is not None and (found := file_digest(part, method)) != expected:
             part.unlink()
             raise DataUnavailableError(
-                f"{remote.url} must have the {method} checksum {expected}, got {found}, and was thrown away. "
+                f"{remote.url} must have the {method} checksum {expected}, got {found}, and was "
+                "thrown away. "
                 "Try again, and if it happens again fetch the file from another place."
             )
 
@@ -144,7 +151,9 @@ def _verify(remote: Remote, part: Path) -> None:
 def file_digest(path: Path, method: str = "sha256") -> str:
     """Checksum of a file."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(method, usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(
+            file, lambda: hashlib.new(method, usedforsecurity=False)
+        ).hexdigest()
 
 
 def _unreachable(remote: Remote, target: Path, reason: str) -> DataUnavailableError:
@@ -184,4 +193,6 @@ def taking_turns(target: Path) -> Iterator[None]:
 
 def _progress(part: Path, have: int, total: int | None) -> Progress:
     """Bar with the time left on a terminal, nothing elsewhere."""
-    return Progress(total, done=have, unit="B", title=part.name.removesuffix(".part"), shown=sys.stderr.isatty())
+    return Progress(
+        total, done=have, unit="B", title=part.name.removesuffix(".part"), shown=sys.stderr.isatty()
+    )

@@ -1,13 +1,11 @@
 """Gaussian mixtures whose best possible error is known."""
 
-from __future__ import annotations
-
 import math
 
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator, integer, number
+from mindgap.core import generator, integer, number
 from mindgap.data.dataset import DataSet, dataset
 
 
@@ -23,9 +21,10 @@ def gaussian_mixture(
 ) -> DataSet:
     """One round normal cloud of standard deviation ``std`` per class, all classes equally likely.
 
-    With two classes, or with at least as many features as classes, all means are ``separation`` apart, in a random
-    direction, and ``facts["bayes_error"]`` is the error that no classifier can beat. With fewer features the means
-    are random, ``separation`` is their root mean square distance, and the best error is not given.
+    With two classes, or with at least as many features as classes, all means are ``separation``
+    apart, in a random direction, and ``facts["bayes_error"]`` is the error that no classifier can
+    beat. With fewer features the means are random, ``separation`` is their root mean square
+    distance, and the best error is not given.
 
     >>> round(gaussian_mixture(separation=2.0).facts["bayes_error"], 4)
     0.1587
@@ -49,8 +48,9 @@ def bayes_error(classes: int, separation: float, std: float = 1.0) -> float:
 
     .. math:: 1 - \int \varphi(z)\,\Phi(z + d/(\sigma\sqrt 2))^{K-1}\,dz,\quad\text{for } K = 2:\ \Phi(-d/(2\sigma))
 
-    since orthogonal means of length :math:`d/\sqrt 2` are d apart, and the best classifier takes the largest of K
-    independent coordinates. Trapezoids on 20,001 points; the error is far below 1e-9.
+    since orthogonal means of length :math:`d/\sqrt 2` are d apart, and the best classifier takes
+    the largest of K independent coordinates. Trapezoids on 20,001 points; the error is far below
+    1e-9.
 
     >>> round(bayes_error(2, 3.0), 6)
     0.066807
@@ -72,7 +72,9 @@ def _means(classes: int, features: int, separation: float, random: torch.Generat
     return torch.randn(classes, features, generator=random) * separation / math.sqrt(2 * features)
 
 
-def _check(size: int, test_size: int, classes: int, features: int, separation: float, std: float) -> None:
+def _check(
+    size: int, test_size: int, classes: int, features: int, separation: float, std: float
+) -> None:
     integer("size", size, 1), integer("test_size", test_size, 1)
     integer("classes", classes, 2), integer("features", features, 1)
     number("separation", separation), number("std", std, 1e-12)

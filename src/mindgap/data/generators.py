@@ -1,7 +1,5 @@
 """Data drawn from a law that is known: moons, noisy curves, teachers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
@@ -9,22 +7,25 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import choice, generator, integer, number
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, generator, integer, number
 from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.noise import label_noise
 
 TEACHER_ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
-CALIBRATION = 4096  # inputs on which a teacher's outputs are centred, so that no class is empty by bad luck
+CALIBRATION = (
+    4096  # inputs on which a teacher's outputs are centered, so that no class is empty by bad luck
+)
 
 
 @dataset("two-moons")
-def two_moons(size: int = 300, test_size: int = 1000, noise: float = 0.1, grid: bool = False, seed: int = 0) -> DataSet:
-    """Two interleaving half circles with normal noise, in scikit-learn's parametrisation.
+def two_moons(
+    size: int = 300, test_size: int = 1000, noise: float = 0.1, grid: bool = False, seed: int = 0
+) -> DataSet:
+    """Two interleaving half circles with normal noise, in scikit-learn's parametrization.
 
-    The upper moon is (cos t, sin t), the lower (1 - cos t, 1/2 - sin t), t from 0 to π, half of the samples each.
-    ``grid=False`` draws t uniformly, so that samples of a class are independent; ``grid=True`` spaces t evenly, as
-    scikit-learn does.
+    The upper moon is (cos t, sin t), the lower (1 - cos t, 1/2 - sin t), t from 0 to π, half of the
+    samples each. ``grid=False`` draws t uniformly, so that samples of a class are independent;
+    ``grid=True`` spaces t evenly, as scikit-learn does.
 
     >>> two_moons(size=100)
     DataSet('two-moons': classification, 100 train, 1000 test, inputs (2,) float32, 2 classes)
@@ -37,7 +38,9 @@ def two_moons(size: int = 300, test_size: int = 1000, noise: float = 0.1, grid: 
 
 def _moons(size: int, noise: float, grid: bool, random: torch.Generator) -> tuple[Tensor, Tensor]:
     upper, lower = (_angles(count, grid, random) for count in (size // 2, size - size // 2))
-    points = torch.cat([_points(upper.cos(), upper.sin()), _points(1 - lower.cos(), 0.5 - lower.sin())])
+    points = torch.cat(
+        [_points(upper.cos(), upper.sin()), _points(1 - lower.cos(), 0.5 - lower.sin())]
+    )
     labels = torch.cat([torch.zeros(len(upper)), torch.ones(len(lower))]).long()
     order = torch.randperm(size, generator=random)
     noisy = points + noise * torch.randn(points.shape, generator=random, dtype=points.dtype)
@@ -65,7 +68,9 @@ def heteroscedastic_std(inputs: Tensor, noise: float = 0.5) -> Tensor:
 
 
 @dataset("heteroscedastic")
-def heteroscedastic(size: int = 200, test_size: int = 1000, noise: float = 0.5, seed: int = 0) -> DataSet:
+def heteroscedastic(
+    size: int = 200, test_size: int = 1000, noise: float = 0.5, seed: int = 0
+) -> DataSet:
     """One-dimensional regression whose noise grows with x: y = sin(πx) + (3 + 2x)/5 · noise · ε, x uniform in [-1, 1].
 
     No regression can have a mean squared error below ``facts["noise_variance"]`` = 31/75 · noise².
@@ -93,23 +98,31 @@ def teacher(
     noise: float = 0.0,
     seed: int = 0,
 ) -> DataSet:
-    """Standard normal inputs labelled by a random perceptron with weights of variance 2 / fan-in and no bias.
+    """Standard normal inputs labeled by a random perceptron with weights of variance 2 / fan-in and no bias.
 
-    Classification takes the largest of the teacher's centred outputs and then moves exactly the part ``noise`` of the
-    training labels to another class; regression adds normal noise of standard deviation ``noise`` to all targets,
-    so that no mean squared error below ``facts["noise_variance"]`` can be expected. Test labels of classes are clean.
+    Classification takes the largest of the teacher's centered outputs and then moves exactly the
+    part ``noise`` of the training labels to another class; regression adds normal noise of standard
+    deviation ``noise`` to all targets, so that no mean squared error below
+    ``facts["noise_variance"]`` can be expected. Test labels of classes are clean.
 
     >>> teacher(size=50, widths=(5, 8, 3))
     DataSet('teacher': classification, 50 train, 1000 test, inputs (5,) float32, 3 classes)
     """
     _check_teacher(size, test_size, widths, activation, task, noise)
     random = generator(seed)
-    weights = [torch.randn(a, b, generator=random) * (2 / a) ** 0.5 for a, b in itertools.pairwise(widths)]
+    weights = [
+        torch.randn(a, b, generator=random) * (2 / a) ** 0.5 for a, b in itertools.pairwise(widths)
+    ]
     inputs = torch.randn(CALIBRATION + size + test_size, widths[0], generator=random)
     outputs = _answers(inputs, weights, activation)
-    inputs, outputs = inputs[CALIBRATION:], outputs[CALIBRATION:] - outputs[:CALIBRATION].mean(dim=0)
+    inputs, outputs = (
+        inputs[CALIBRATION:],
+        outputs[CALIBRATION:] - outputs[:CALIBRATION].mean(dim=0),
+    )
     if task == "regression":
-        return _regression(inputs, outputs + noise * torch.randn(outputs.shape, generator=random), size, noise)
+        return _regression(
+            inputs, outputs + noise * torch.randn(outputs.shape, generator=random), size, noise
+        )
     again = int(torch.randint(2**31, (), generator=random))
     return _classification(inputs, outputs.argmax(dim=1), size, noise, widths[-1], again)
 
@@ -125,19 +138,27 @@ def _regression(inputs: Tensor, targets: Tensor, size: int, noise: float) -> Dat
     return DataSet("teacher", *parts, task="regression", facts={"noise_variance": noise**2})
 
 
-def _classification(inputs: Tensor, labels: Tensor, size: int, noise: float, classes: int, seed: int) -> DataSet:
+def _classification(
+    inputs: Tensor, labels: Tensor, size: int, noise: float, classes: int, seed: int
+) -> DataSet:
     noisy, _ = label_noise(labels[:size], noise, "symmetric", classes, seed)
     names = tuple(str(number) for number in range(classes))
     return DataSet("teacher", inputs[:size], noisy, inputs[size:], labels[size:], classes=names)
 
 
-def _check_teacher(size: int, test_size: int, widths: Sequence[int], activation: str, task: str, noise: float) -> None:
+def _check_teacher(
+    size: int, test_size: int, widths: Sequence[int], activation: str, task: str, noise: float
+) -> None:
     integer("size", size, 1), integer("test_size", test_size, 1)
-    choice("activation", activation, TEACHER_ACTIVATIONS), choice("task", task, ("classification", "regression"))
+    (
+        choice("activation", activation, TEACHER_ACTIVATIONS),
+        choice("task", task, ("classification", "regression")),
+    )
     number("noise", noise, 0, 1 if task == "classification" else math.inf)
     if len(widths) < 2:
         raise InputError(
-            f"widths must hold at least two integers (features in, features out), got {widths!r}. Add one."
+            f"widths must hold at least two integers (features in, features out), got {widths!r}. "
+            "Add one."
         )
     for width in widths:
         integer("widths", width, 1)

@@ -1,7 +1,5 @@
 """GLUE tasks on pairs of sentences: RTE, MRPC and STS-B."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,10 +33,28 @@ class Task:
 
 
 RTE = Task(
-    "rte", "RTE", ("sentence1", "sentence2"), "label", ("entailment", "not_entailment"), 2490, 277, "RTE-1, 2, 3, 5"
+    "rte",
+    "RTE",
+    ("sentence1", "sentence2"),
+    "label",
+    ("entailment", "not_entailment"),
+    2490,
+    277,
+    "RTE-1, 2, 3, 5",
 )
-MRPC = Task("mrpc", "MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), 3668, 408, "Dolan and Brockett (2005)")
-STSB = Task("stsb", "STS-B", ("sentence1", "sentence2"), "score", None, 5749, 1500, "Cer et al. (2017)")
+MRPC = Task(
+    "mrpc",
+    "MRPC",
+    ("#1 String", "#2 String"),
+    "Quality",
+    ("0", "1"),
+    3668,
+    408,
+    "Dolan and Brockett (2005)",
+)
+STSB = Task(
+    "stsb", "STS-B", ("sentence1", "sentence2"), "score", None, 5749, 1500, "Cer et al. (2017)"
+)
 
 
 @dataset("rte")
@@ -66,10 +82,16 @@ def read_tsv(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     header, *rows = (line.removesuffix("\r").split("\t") for line in lines)
     missing = [column for column in columns if column not in header]
     if missing:
-        raise damaged(path, f"a tab-separated file with the column {missing[0]!r}", f"the columns {header}")
+        raise damaged(
+            path, f"a tab-separated file with the column {missing[0]!r}", f"the columns {header}"
+        )
     for number, row in enumerate(rows, start=2):
         if len(row) != len(header):
-            raise damaged(path, f"a file of {len(header)} columns in every line", f"{len(row)} in line {number}")
+            raise damaged(
+                path,
+                f"a file of {len(header)} columns in every line",
+                f"{len(row)} in line {number}",
+            )
     places = [header.index(column) for column in columns]
     return [tuple(row[place] for place in places) for row in rows]
 
@@ -118,7 +140,8 @@ def _paths(task: Task) -> tuple[Path, Path]:
 def _split_mrpc(train: Path, dev: Path) -> None:
     """Make GLUE's two parts of the original corpus, which GLUE may not host, by the identifiers that it publishes."""
     corpus = obtain(
-        "glue/MRPC/msr_paraphrase_train.txt", Remote(f"{HOST}senteval/senteval_data/msr_paraphrase_train.txt")
+        "glue/MRPC/msr_paraphrase_train.txt",
+        Remote(f"{HOST}senteval/senteval_data/msr_paraphrase_train.txt"),
     )
     chosen = obtain("glue/MRPC/dev_ids.tsv", Remote(f"{HOST}glue/data/mrpc_dev_ids.tsv"))
     with reading(corpus, "a tab-separated file in UTF-8"):

@@ -1,7 +1,5 @@
 """MNIST, from its four official gzipped idx files."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import struct
@@ -11,7 +9,7 @@ import numpy as np
 
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet, dataset
-from mindgap.data.digits import Bytes, pictures
+from mindgap.data.digits import Bytes, images
 from mindgap.data.download import Remote
 from mindgap.data.store import obtain
 
@@ -32,8 +30,8 @@ def mnist(size: int | None = None, test_size: int | None = None, seed: int = 0) 
 
     ``size`` and ``test_size`` keep that many, every class with its share; ``seed`` chooses which.
     """
-    train = pictures(*_part("train"), size, seed, "size")
-    test = pictures(*_part("t10k"), test_size, seed, "test_size")
+    train = images(*_part("train"), size, seed, "size")
+    test = images(*_part("t10k"), test_size, seed, "test_size")
     return DataSet("mnist", *train, *test, classes=tuple("0123456789"), source=SOURCE)
 
 
@@ -44,14 +42,18 @@ def read_idx(path: Path) -> Bytes:
         zeros, kind, dimensions = struct.unpack_from(">HBB", content)
         shape = struct.unpack_from(f">{dimensions}I", content, 4)
     if zeros or kind != UNSIGNED_BYTE:
-        raise damaged(path, "a gzipped idx file of bytes", f"one that starts with {content[:4].hex()}")
+        raise damaged(
+            path, "a gzipped idx file of bytes", f"one that starts with {content[:4].hex()}"
+        )
     return _shaped(path, content[4 + 4 * dimensions :], shape)
 
 
 def _shaped(path: Path, content: bytes, shape: tuple[int, ...]) -> Bytes:
     expected = math.prod(shape)
     if len(content) != expected:
-        raise damaged(path, f"an idx file of {expected} numbers, as its header says", f"{len(content)}")
+        raise damaged(
+            path, f"an idx file of {expected} numbers, as its header says", f"{len(content)}"
+        )
     return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
@@ -59,9 +61,11 @@ def _part(part: str) -> tuple[Bytes, Bytes]:
     images, labels = (_file(f"{part}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
     pixels, numbers = read_idx(images), read_idx(labels)
     if pixels.shape[1:] != (28, 28):
-        raise damaged(images, "a file of 28×28 pictures", f"the shape {pixels.shape}")
+        raise damaged(images, "a file of 28×28 images", f"the shape {pixels.shape}")
     if numbers.shape != pixels.shape[:1] or numbers.max(initial=0) > 9:
-        raise damaged(labels, f"a file of {len(pixels)} labels from 0 to 9", f"the shape {numbers.shape}")
+        raise damaged(
+            labels, f"a file of {len(pixels)} labels from 0 to 9", f"the shape {numbers.shape}"
+        )
     return pixels[:, None], numbers
 
 

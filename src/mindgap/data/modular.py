@@ -1,12 +1,9 @@
 """Arithmetic modulo p, the data of the grokking papers."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import choice, generator, integer, number
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, generator, integer, number
 from mindgap.data.dataset import DataSet, dataset
 
 OPERATIONS = ("+", "-", "*", "/")
@@ -14,12 +11,15 @@ SOURCE = "After Power, Burda, Edwards, Babuschkin and Misra (2022), Grokking, ar
 
 
 @dataset("modular")
-def modular_arithmetic(modulus: int = 97, operation: str = "+", train_fraction: float = 0.5, seed: int = 0) -> DataSet:
+def modular_arithmetic(
+    modulus: int = 97, operation: str = "+", train_fraction: float = 0.5, seed: int = 0
+) -> DataSet:
     """All equations a ∘ b = c modulo ``modulus``: the tokens (a, ∘, b, =), to be answered with the class c.
 
-    Numbers are the tokens 0 … p - 1, the operation is p, the equals sign p + 1; ``facts["vocabulary"]`` is p + 2. A
-    random part ``train_fraction`` of the equations is for training, all others are for testing. Division a / b is the
-    c with c · b = a, for b ≠ 0, and needs a prime modulus.
+    Numbers are the tokens 0 … p - 1, the operation is p, the equals sign p + 1;
+    ``facts["vocabulary"]`` is p + 2. A random part ``train_fraction`` of the equations is for
+    training, all others are for testing. Division a / b is the c with c · b = a, for b ≠ 0, and
+    needs a prime modulus.
 
     >>> modular_arithmetic(5, "/")
     DataSet('modular': classification, 10 train, 10 test, inputs (4,) int64, 5 classes)
@@ -42,7 +42,9 @@ def modular_arithmetic(modulus: int = 97, operation: str = "+", train_fraction: 
 
 def _equations(modulus: int, operation: str) -> tuple[Tensor, Tensor, Tensor]:
     numbers = torch.arange(modulus)
-    first, second = torch.cartesian_prod(numbers, numbers[1:] if operation == "/" else numbers).unbind(dim=1)
+    first, second = torch.cartesian_prod(
+        numbers, numbers[1:] if operation == "/" else numbers
+    ).unbind(dim=1)
     if operation == "/":
         return first * second % modulus, second, first
     results = {"+": first + second, "-": first - second, "*": first * second}
@@ -52,11 +54,14 @@ def _equations(modulus: int, operation: str) -> tuple[Tensor, Tensor, Tensor]:
 def _check(modulus: int, operation: str, train_fraction: float) -> None:
     integer("modulus", modulus, 2, 10_000)
     choice("operation", operation, OPERATIONS)
-    if operation == "/" and any(modulus % divisor == 0 for divisor in range(2, int(modulus**0.5) + 1)):
+    if operation == "/" and any(
+        modulus % divisor == 0 for divisor in range(2, int(modulus**0.5) + 1)
+    ):
         raise InputError(f"modulus must be prime for division, got {modulus}. Pass for example 97.")
     number("train_fraction", train_fraction, 0, 1)
     count = modulus * (modulus - 1 if operation == "/" else modulus)
     if not 0 < round(train_fraction * count) < count:
         raise InputError(
-            f"train_fraction must leave at least one equation on each side, got {train_fraction}. Pass 0.5."
+            f"train_fraction must leave at least one equation on each side, got {train_fraction}. "
+            "Pass 0.5."
         )

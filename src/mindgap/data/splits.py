@@ -3,23 +3,22 @@
 Zero mean and unit variance, learned on the training part only.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator, integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, generator, integer
 
 
-def stratified_split(targets: Tensor, parts: Sequence[int] | Sequence[float], seed: int = 0) -> tuple[Tensor, ...]:
+def stratified_split(
+    targets: Tensor, parts: Sequence[int] | Sequence[float], seed: int = 0
+) -> tuple[Tensor, ...]:
     """Disjoint index sets, one for each of ``parts``, in which every class has its share up to rounding.
 
-    ``parts`` are sizes (integers) or fractions (floats); what they leave over is not used. Targets that are not
-    integers (regression) are split at random. Indices are sorted.
+    ``parts`` are sizes (integers) or fractions (floats); what they leave over is not used. Targets
+    that are not integers (regression) are split at random. Indices are sorted.
 
     >>> train, test = stratified_split(torch.tensor([0, 0, 0, 0, 1, 1]), (4, 2))
     >>> len(train), len(test), torch.tensor([0, 0, 0, 0, 1, 1])[test].tolist()
@@ -50,13 +49,19 @@ Lower folds or pass more data.
     order = _grouped_order(targets, seed)
     integer("folds", folds, 2, len(order), "the number of samples", "pass more data")
     number = torch.arange(len(order)) % folds
-    return [(order[number != fold].sort().values, order[number == fold].sort().values) for fold in range(folds)]
+    return [
+        (order[number != fold].sort().values, order[number == fold].sort().values)
+        for fold in range(folds)
+    ]
 
 
 def _grouped_order(targets: Tensor, seed: int) -> Tensor:
     """Random order in which samples of one class follow one another."""
     if targets.ndim == 0 or len(targets) == 0:
-        raise InputError("targets must hold at least one sample, got none. Pass the targets of the data to split.")
+        raise InputError(
+            "targets must hold at least one sample, got none. Pass the targets of the data to "
+            "split."
+        )
     order = torch.randperm(len(targets), generator=generator(seed))
     if targets.is_floating_point() or targets.ndim > 1:
         return order
@@ -73,18 +78,24 @@ def _evenly(count: int, size: int) -> Tensor:
 
 def _sizes(parts: Sequence[int] | Sequence[float], count: int) -> list[int]:
     if not parts:
-        raise InputError("parts must hold at least one size or fraction, got none. Pass for example (0.8, 0.2).")
+        raise InputError(
+            "parts must hold at least one size or fraction, got none. Pass for example (0.8, 0.2)."
+        )
     if all(isinstance(part, int) and not isinstance(part, bool) for part in parts):
         return _checked_sizes([int(part) for part in parts], count)
     if all(isinstance(part, float) for part in parts):
         return _sizes_of_fractions([float(part) for part in parts], count)
-    raise InputError(f"parts must be all integers (sizes) or all floats (fractions), got {_listed(parts)}. Choose one.")
+    raise InputError(
+        f"parts must be all integers (sizes) or all floats (fractions), got {_listed(parts)}. "
+        "Choose one."
+    )
 
 
 def _checked_sizes(sizes: list[int], count: int) -> list[int]:
     if min(sizes) < 0 or sum(sizes) > count:
         raise InputError(
-            f"parts must be sizes of at least 0 that sum to at most {count} (the number of samples), "
+            f"parts must be sizes of at least 0 that sum to at most {count} (the number of "
+            "samples), "
             f"got {_listed(sizes)}. Lower one of them or pass more data."
         )
     return sizes
@@ -93,7 +104,10 @@ def _checked_sizes(sizes: list[int], count: int) -> list[int]:
 def _sizes_of_fractions(fractions: list[float], count: int) -> list[int]:
     """Round the running sums and not the fractions, so that fractions of total one use every sample."""
     if not min(fractions) >= 0 or not sum(fractions) <= 1 + 1e-9:
-        raise InputError(f"parts must be fractions that sum to at most 1, got {_listed(fractions)}. Lower one of them.")
+        raise InputError(
+            f"parts must be fractions that sum to at most 1, got {_listed(fractions)}. Lower one "
+            "of them."
+        )
     ends = [round(end * count) for end in itertools.accumulate(fractions, initial=0.0)]
     return [after - before for before, after in itertools.pairwise(ends)]
 
@@ -121,8 +135,8 @@ def moments(train: Tensor) -> tuple[Tensor, Tensor]:
 def standardize(train: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
     """Shift and scale ``train`` to mean zero and variance one by column, and ``others`` by the same amounts.
 
-    A column that is constant in ``train`` becomes zero there and is only shifted elsewhere. The answer is a tuple, also
-    for one argument; the data types are kept.
+    A column that is constant in ``train`` becomes zero there and is only shifted elsewhere. The
+    answer is a tuple, also for one argument; the data types are kept.
 
     >>> train, test = standardize(torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0]]))
     >>> train.tolist(), test.tolist()
@@ -131,14 +145,19 @@ def standardize(train: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
     for tensor in (train, *others):
         _check(tensor, train)
     mean, spread = moments(train)
-    return tuple(((tensor.double() - mean) / spread).to(tensor.dtype) for tensor in (train, *others))
+    return tuple(
+        ((tensor.double() - mean) / spread).to(tensor.dtype) for tensor in (train, *others)
+    )
 
 
 def _check(tensor: Tensor, train: Tensor) -> None:
     if not tensor.is_floating_point():
-        raise InputError(f"Tensors must hold floating point numbers, got {tensor.dtype}. Convert with .float().")
+        raise InputError(
+            f"Tensors must hold floating point numbers, got {tensor.dtype}. Convert with .float()."
+        )
     if tensor.shape[1:] != train.shape[1:]:
         raise InputError(
-            f"Tensors must have the columns of train, {tuple(train.shape[1:])}, got {tuple(tensor.shape[1:])}. "
+            f"Tensors must have the columns of train, {tuple(train.shape[1:])}, got "
+            f"{tuple(tensor.shape[1:])}. "
             "Pass the same features."
         )

@@ -1,7 +1,5 @@
 """Where data files are: the user's folder, then the cache, then the internet."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 import tempfile
@@ -9,7 +7,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from mindgap.core.errors import DataUnavailableError
+from mindgap.core import DataUnavailableError
 from mindgap.data.damage import reading
 from mindgap.data.download import Remote, download, taking_turns, writing
 
@@ -94,9 +92,14 @@ def _extract(archive: Path, scratch: Path) -> None:
 
 def _check_names(names: Iterable[str], archive: Path) -> None:
     for name in names:
-        if name.startswith(("/", "\\")) or ".." in Path(name.replace("\\", "/")).parts or ":" in name:
+        if (
+            name.startswith(("/", "\\"))
+            or ".." in Path(name.replace("\\", "/")).parts
+            or ":" in name
+        ):
             raise DataUnavailableError(
-                f"{archive} must hold only files inside it, got {name!r}. Delete it; it is not the official archive."
+                f"{archive} must hold only files inside it, got {name!r}. Delete it; it is not "
+                "the official archive."
             )
 
 

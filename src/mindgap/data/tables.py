@@ -1,7 +1,5 @@
 """From arrays to regression data sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mindgap.core.checks import integer
+from mindgap.core import integer
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet
 from mindgap.data.splits import stratified_split
@@ -20,7 +18,11 @@ Numbers = NDArray[np.float64]
 def read_npz(path: Path, *names: str) -> tuple[NDArray[np.generic], ...]:
     """Arrays of an npz file; pickled objects are refused."""
     expected = f"an npz file with the arrays {', '.join(names)}"
-    with reading(path, expected), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+    with (
+        reading(path, expected),
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as arrays,
+    ):
         return tuple(arrays[name] for name in names)
 
 

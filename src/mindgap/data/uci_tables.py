@@ -1,13 +1,11 @@
 """The regression tables of Gal and Ghahramani, with their published splits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from mindgap.core.checks import choice, integer
+from mindgap.core import choice, integer
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.download import Remote
@@ -47,12 +45,19 @@ def uci(table: str = "concrete", split: int = 0) -> DataSet:
 def _read_packed(path: Path, split: int) -> tuple[Numbers, Numbers, torch.Tensor]:
     x, y, masks = read_npz(path, "x", "y", "test_mask")
     with reading(path, f"an npz file of numbers with a mask for split {split}"):
-        return x.astype(np.float64), y.astype(np.float64), torch.from_numpy(masks[split].astype(np.bool_))
+        return (
+            x.astype(np.float64),
+            y.astype(np.float64),
+            torch.from_numpy(masks[split].astype(np.bool_)),
+        )
 
 
 def _read_official(name: str, split: int) -> tuple[Numbers, Numbers, torch.Tensor]:
     """The table and one split from the text files of the authors' repository."""
-    files = [_official(name, file) for file in ("data", "index_features", "index_target", f"index_test_{split}")]
+    files = [
+        _official(name, file)
+        for file in ("data", "index_features", "index_target", f"index_test_{split}")
+    ]
     table, features, target, test = (_numbers(file) for file in files)
     with reading(obtain(files[0]), "a table with the columns and rows that its index files name"):
         mask = torch.zeros(len(table), dtype=torch.bool)

@@ -1,14 +1,11 @@
 """PerturbedOPT, other remedies and probes in the loop of Hugging Face's Trainer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
 
-from mindgap.core.errors import InputError
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer, base_class
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
@@ -21,18 +18,23 @@ _Callback: Any = base_class("transformers", "TrainerCallback", "hf")
 class RemedyMixin:
     """Gives a Trainer of your own ``training_step`` as a remedy wants it: ``class Mine(RemedyMixin, YourTrainer)``.
 
-    Pass ``optimizers=(optimizer, None)`` with a :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` or a
-    :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. The Trainer clips, steps and saves as always. With
-    a ``PerturbedOptimizer`` gradients may be collected over several batches; all meet the same perturbation.
+    Pass ``optimizers=(optimizer, None)`` with a
+    :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` or a
+    :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. The Trainer clips, steps and
+    saves as always. With a ``PerturbedOptimizer`` gradients may be collected over several batches;
+    all meet the same perturbation.
     """
 
-    def training_step(self, model: nn.Module, inputs: dict[str, Any], *more: Any, **named: Any) -> Tensor:
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], *more: Any, **named: Any
+    ) -> Tensor:
         """Run forward and backward where the remedy wants the gradient taken."""
         optimizer = _bare(self.optimizer)  # type: ignore[attr-defined]
         step = super().training_step  # type: ignore[misc]
         if not isinstance(optimizer, WrappedOptimizer):
             raise InputError(
-                f"The optimizer must be a PerturbedOptimizer or a RemedyOptimizer, got {type(optimizer).__name__}. "
+                "The optimizer must be a PerturbedOptimizer or a RemedyOptimizer, got "
+                f"{type(optimizer).__name__}. "
                 "Pass optimizers=(optimizer, None) to the Trainer."
             )
         optimizer.epoch = int(self.state.epoch + 1e-6) + 1  # type: ignore[attr-defined]
@@ -52,10 +54,15 @@ class RemedyMixin:
         batches = self.args.gradient_accumulation_steps  # type: ignore[attr-defined]
         scaler = self.accelerator.scaler  # type: ignore[attr-defined]
         if batches != 1 or scaler is not None:
-            came = "a gradient scaler (fp16)" if batches == 1 else f"gradient_accumulation_steps={batches}"
+            came = (
+                "a gradient scaler (fp16)"
+                if batches == 1
+                else f"gradient_accumulation_steps={batches}"
+            )
             raise InputError(
-                f"A RemedyOptimizer must see all of a step in one batch, with gradients as they are, got {came}. Use "
-                "one batch a step and bf16 or no mixed precision, or use PerturbedOptimizer."
+                "A RemedyOptimizer must see all of a step in one batch, with gradients as they "
+                f"are, got {came}. Use "
+                "one batch per step and bf16 or no mixed precision, or use PerturbedOptimizer."
             )
 
 
@@ -66,8 +73,8 @@ class RemedyTrainer(RemedyMixin, _Trainer):  # type: ignore[misc]
 class ProbeCallback(_Callback):  # type: ignore[misc]
     """Takes a probe's measure every so many steps of the optimizer, without a trace in the training.
 
-    ``subject`` makes the subject of the model that is trained, once, as in
-    ``lambda model: Subject(model, "cross_entropy", {"input_ids": ids, "labels": labels}, target="labels")``; the
+    ``subject`` makes the subject of the model that is trained, once, as in ``lambda model:
+    Subject(model, "cross_entropy", {"input_ids": ids, "labels": labels}, target="labels")``; the
     readings are in ``probe.readings``.
     """
 
@@ -75,7 +82,15 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
         super().__init__()
         self.probe, self.make = probe, subject
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: nn.Module, **_: Any) -> None:  # noqa: ARG002
+    def on_train_begin(
+        self,
+        args: Any,  # noqa: ARG002
+        state: Any,  # noqa: ARG002
+        control: Any,  # noqa: ARG002
+        *,
+        model: nn.Module,
+        **_: Any,
+    ) -> None:
         """Make the subject."""
         self.subject = self.make(model)
 
@@ -86,4 +101,8 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
 
 def _bare(optimizer: Any) -> Any:
     """The optimizer inside the wrapper of accelerate."""
-    return optimizer if isinstance(optimizer, WrappedOptimizer) else getattr(optimizer, "optimizer", optimizer)
+    return (
+        optimizer
+        if isinstance(optimizer, WrappedOptimizer)
+        else getattr(optimizer, "optimizer", optimizer)
+    )

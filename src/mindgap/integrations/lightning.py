@@ -1,14 +1,11 @@
 """PerturbedOPT, other remedies and probes in the loop of Lightning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 from torch import nn
 
-from mindgap.core.errors import InputError
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer, base_class
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
@@ -21,9 +18,10 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
     """Tells the optimizer of ``configure_optimizers`` the epoch, and perturbs the weights for each batch.
 
     The module returns a :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` or a
-    :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. A ``PerturbedOptimizer`` is perturbed from
-    ``on_train_batch_start`` to ``on_after_backward``: collected gradients, a scaler and clipping work, and a hook
-    before the step sees the weights themselves. With manual optimization only the epoch is told.
+    :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. A ``PerturbedOptimizer`` is
+    perturbed from ``on_train_batch_start`` to ``on_after_backward``: collected gradients, a scaler
+    and clipping work, and a hook before the step sees the weights themselves. With manual
+    optimization only the epoch is told.
     """
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -31,12 +29,18 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
         kinds = [type(optimizer) for optimizer in _own(trainer)]
         if not kinds:
             raise InputError(
-                "configure_optimizers must return a PerturbedOptimizer or a RemedyOptimizer, got none. Wrap its "
+                "configure_optimizers must return a PerturbedOptimizer or a RemedyOptimizer, got "
+                "none. Wrap its "
                 "optimizer, or leave out RemedyCallback."
             )
-        if RemedyOptimizer in kinds and pl_module.automatic_optimization and trainer.accumulate_grad_batches != 1:
+        if (
+            RemedyOptimizer in kinds
+            and pl_module.automatic_optimization
+            and trainer.accumulate_grad_batches != 1
+        ):
             raise InputError(
-                f"A RemedyOptimizer must see all of a step in one batch, got accumulate_grad_batches="
+                "A RemedyOptimizer must see all of a step in one batch, got "
+                "accumulate_grad_batches="
                 f"{trainer.accumulate_grad_batches}. Set it to 1, or use PerturbedOptimizer."
             )
 
@@ -73,8 +77,8 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
 class ProbeCallback(_Callback):  # type: ignore[misc]
     """Takes a probe's measure every so many steps of the optimizer, without a trace in the training.
 
-    ``subject`` makes the subject of the module that is trained, once, as in
-    ``lambda module: Subject(module, "cross_entropy", train)``; the readings are in ``probe.readings``.
+    ``subject`` makes the subject of the module that is trained, once, as in ``lambda module:
+    Subject(module, "cross_entropy", train)``; the readings are in ``probe.readings``.
     """
 
     def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:
@@ -93,7 +97,9 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
 
 
 def _own(trainer: Any) -> list[WrappedOptimizer]:
-    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, WrappedOptimizer)]
+    return [
+        optimizer for optimizer in trainer.optimizers if isinstance(optimizer, WrappedOptimizer)
+    ]
 
 
 def _rest(trainer: Any) -> None:

@@ -3,8 +3,6 @@
 Base classes out of packages that may be missing.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Callable, Sequence
@@ -13,23 +11,28 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.checks import integer
-from mindgap.core.errors import InputError, MissingExtraError, require
-from mindgap.core.remedy import Moment, Remedy
+from mindgap.core import InputError, MissingExtraError, Remedy, TrainingState, integer, require
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
 
-_ELSEWHERE = ("prepare", "weights", "penalty", "after_epoch", "finish")  # seams that an optimizer has no part in
+_ELSEWHERE = (
+    "prepare",
+    "weights",
+    "penalty",
+    "after_epoch",
+    "finish",
+)  # hooks that an optimizer has no part in
 
 
 class RemedyOptimizer(WrappedOptimizer):
     """Steps ``base`` along the gradient that remedies leave: SAM, ASAM, PerturbedOPT, clipping, weight decay.
 
-    The remedies' seams are called as :func:`mindgap.fit` calls them, so equal batches give equal weights. ``step``
-    takes a closure that clears the gradients, runs forward and backward, and returns the loss; it may run more than
-    once a step. A loop that calls ``step`` without one calls ``gradient(closure)`` before.
+    The remedies' hooks are called as :func:`mindgap.fit` calls them, so equal batches give equal
+    weights. ``step`` takes a closure that clears the gradients, runs forward and backward, and
+    returns the loss; it may run more than once a step. A loop that calls ``step`` without one calls
+    ``gradient(closure)`` before.
 
-    A remedy that needs more of the loop than its gradient (dropout, early stopping, weights of samples) is refused.
-    Where gradients are scaled or collected over several batches, use
+    A remedy that needs more of the loop than its gradient (dropout, early stopping, weights of
+    samples) is refused. Where gradients are scaled or collected over several batches, use
     :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` for PerturbedOPT.
 
     >>> from mindgap.remedies import SAM
@@ -62,8 +65,8 @@ class RemedyOptimizer(WrappedOptimizer):
 
     def gradient(self, closure: Callable[[], Tensor]) -> Tensor:
         """Leave the gradient to step along in ``.grad`` and return the loss."""
-        for remedy, moment in zip(self.remedies, self._moments(), strict=True):
-            closure = functools.partial(remedy.backward, moment, closure)
+        for remedy, training in zip(self.remedies, self._states(), strict=True):
+            closure = functools.partial(remedy.backward, training, closure)
         with torch.enable_grad():
             loss = closure()
         self._ready = True
@@ -74,36 +77,45 @@ class RemedyOptimizer(WrappedOptimizer):
         loss = None if closure is None else self.gradient(closure)
         if not self._ready:
             raise InputError(
-                "step must follow a gradient that the remedies made, got none. Pass a closure, or call "
+                "step must follow a gradient that the remedies made, got none. Pass a closure, or "
+                "call "
                 "optimizer.gradient(closure) before."
             )
         self._ready = False
         self.base.step()
-        for remedy, moment in zip(self.remedies, self._moments(), strict=True):
-            remedy.after_step(moment)
+        for remedy, training in zip(self.remedies, self._states(), strict=True):
+            remedy.after_step(training)
         self.steps += 1
         return loss
 
-    def _moments(self) -> list[Moment]:
+    def _states(self) -> list[TrainingState]:
         model = self.model
         if model is None:
             raise InputError(
-                "The optimizer must know the model whose weights it trains, got none. Pass model=, or add the "
+                "The optimizer must know the model whose weights it trains, got none. Pass "
+                "model=, or add the "
                 "integration's RemedyCallback."
             )
-        now = functools.partial(Moment, model=model, optimizer=self.base, epoch=self._epoch, seed=self.seed)
+        now = functools.partial(
+            TrainingState, model=model, optimizer=self.base, epoch=self._epoch, seed=self.seed
+        )
         return [now(step=self.steps + 1, memory=memory) for memory in self.memories]
 
     def own_state(self) -> dict[str, Any]:
         """The remedies' memories and the number of steps."""
-        return {"memories": self.memories, "steps": self.steps, "names": [remedy.name for remedy in self.remedies]}
+        return {
+            "memories": self.memories,
+            "steps": self.steps,
+            "names": [remedy.name for remedy in self.remedies],
+        }
 
     def load_own_state(self, own: dict[str, Any]) -> None:
         """Go on exactly from there."""
         names = [remedy.name for remedy in self.remedies]
         if own["names"] != names:
             raise InputError(
-                f"The state must be that of the remedies {names}, got one of {own['names']}. Make the optimizer with "
+                f"The state must be that of the remedies {names}, got one of {own['names']}. Make "
+                "the optimizer with "
                 "the remedies that it was saved with."
             )
         self.memories, self.steps = copy.deepcopy(own["memories"]), own["steps"]
@@ -117,10 +129,11 @@ class RemedyOptimizer(WrappedOptimizer):
 
 
 def _checked(remedy: Remedy) -> Remedy:
-    more = [seam for seam in _ELSEWHERE if getattr(type(remedy), seam) is not getattr(Remedy, seam)]
+    more = [hook for hook in _ELSEWHERE if getattr(type(remedy), hook) is not getattr(Remedy, hook)]
     if more:
         raise InputError(
-            f"A remedy of an optimizer must change the gradient alone, got {remedy.name!r}, which also needs "
+            f"A remedy of an optimizer must change the gradient alone, got {remedy.name!r}, which "
+            "also needs "
             f"{' and '.join(more)}. Train with mindgap.fit, which has a place for it."
         )
     return remedy

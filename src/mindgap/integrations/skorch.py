@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mindgap.core.errors import InputError
-from mindgap.core.remedy import Remedy
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Remedy, Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer, base_class
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
@@ -31,7 +29,9 @@ def perturbed(base: Made, **settings: Any) -> Callable[..., PerturbedOptimizer]:
     return functools.partial(_perturbed, base, settings)
 
 
-def remedied(base: Made, remedies: Remedy | Sequence[Remedy], *, seed: int = 0) -> Callable[..., RemedyOptimizer]:
+def remedied(
+    base: Made, remedies: Remedy | Sequence[Remedy], *, seed: int = 0
+) -> Callable[..., RemedyOptimizer]:
     """What a net takes as ``optimizer`` for SAM and other remedies; add :class:`RemedyCallback` too."""
     return functools.partial(_remedied, base, remedies, seed)
 
@@ -58,8 +58,9 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
 class ProbeCallback(_Callback):  # type: ignore[misc]
     """Takes a probe's measure every so many steps, without a trace in the training.
 
-    ``subject`` makes the subject of the module that is trained, once a training, as in
-    ``lambda module: Subject(module, "cross_entropy", (inputs, targets))``; the readings are in ``probe.readings``.
+    ``subject`` makes the subject of the module that is trained, once a training, as in ``lambda
+    module: Subject(module, "cross_entropy", (inputs, targets))``; the readings are in
+    ``probe.readings``.
     """
 
     def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:
@@ -81,7 +82,9 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
             self.probe.look(self.subject_, self.steps_)
 
 
-def _perturbed(base: Made, settings: dict[str, Any], parameters: Any, **options: Any) -> PerturbedOptimizer:
+def _perturbed(
+    base: Made, settings: dict[str, Any], parameters: Any, **options: Any
+) -> PerturbedOptimizer:
     return PerturbedOptimizer(base(parameters, **options), **settings)
 
 

@@ -1,18 +1,11 @@
 """examine: measure a subject with all that the catalog holds, and report."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from mindgap.core.errors import InputError, MindgapError
-from mindgap.core.measure import Measure
-from mindgap.core.progress import Progress
-from mindgap.core.registry import catalog, find
-from mindgap.core.result import Result
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Measure, MindgapError, Progress, Result, Subject, catalog, find
 from mindgap.report.report import Report, build
 from mindgap.training.fitted import Fitted
 
@@ -32,18 +25,27 @@ def examine(
 ) -> Report:
     """Measure a trained model and say how much it will lose on unseen data, and why.
 
-    ``measures`` and ``bounds`` are names or instances; the default is the whole catalog but what is dear to compute,
-    which ``thorough`` adds. ``delta`` is the probability with which a bound, or an interval, may fail. ``hardest`` is
-    the number of samples to show. One measure that fails does not cost the others: it is reported with the reason.
-    Ctrl-C ends the measuring and keeps what is done.
+    ``measures`` and ``bounds`` are names or instances; the default is the whole catalog but what is
+    expensive to compute, which ``thorough`` adds. ``delta`` is the probability with which a bound,
+    or an interval, may fail. ``hardest`` is the number of samples to show. One measure that fails
+    does not cost the others: it is reported with the reason. Ctrl-C ends the measuring and keeps
+    what is done.
     """
     started = time.perf_counter()
     stopped = subject.stopped if isinstance(subject, Fitted) else ""
     target = _checked(subject.subject() if isinstance(subject, Fitted) else subject, hardest)
     settings = {"delta": delta, "level": 1 - delta, "seed": seed}
-    specs = [*_chosen("measure", measures, thorough, settings), *_chosen("bound", bounds, thorough, settings)]
+    specs = [
+        *_chosen("measure", measures, thorough, settings),
+        *_chosen("bound", bounds, thorough, settings),
+    ]
     results = list(_measured(specs, target, progress))
-    shown = {"delta": delta, "seed": seed, "thorough": thorough, "seconds": time.perf_counter() - started}
+    shown = {
+        "delta": delta,
+        "seed": seed,
+        "thorough": thorough,
+        "seconds": time.perf_counter() - started,
+    }
     return build(
         target,
         list(zip(specs, results, strict=True)),
@@ -61,17 +63,25 @@ def _checked(subject: Any, hardest: int) -> Subject:
             "Write Subject(model, loss, train, test)."
         )
     if hardest < 0:
-        raise InputError(f"hardest must be at least 0, got {hardest}. Pass the number of samples to show.")
-    subject.losses("train")  # what is wrong with the data is wrong for every measure: say so at once
+        raise InputError(
+            f"hardest must be at least 0, got {hardest}. Pass the number of samples to show."
+        )
+    subject.losses(
+        "train"
+    )  # what is wrong with the data is wrong for every measure: say so at once
     if subject.test is not None:
         subject.losses("test")
     return subject
 
 
-def _chosen(family: str, wanted: Chosen | None, thorough: bool, settings: dict[str, Any]) -> Iterator[Measure]:
+def _chosen(
+    family: str, wanted: Chosen | None, thorough: bool, settings: dict[str, Any]
+) -> Iterator[Measure]:
     if wanted is None:
         known = [cls for cls in catalog(family).values() if issubclass(cls, Measure)]
-        yield from (_instance(cls, settings) for cls in known if thorough or cls.cost != "dear")
+        yield from (
+            _instance(cls, settings) for cls in known if thorough or cls.cost != "expensive"
+        )
         return
     for item in [wanted] if isinstance(wanted, str) else wanted:
         found = find(item, family) if isinstance(item, str) else item
@@ -90,7 +100,11 @@ def _measured(specs: Sequence[Measure], subject: Subject, progress: bool) -> Ite
     with Progress(len(specs), unit="measure", shown=progress) as bar:
         for spec in specs:
             try:
-                yield _undefined(spec, "not reached: interrupted") if interrupted else _tried(spec, subject)
+                yield (
+                    _undefined(spec, "not reached: interrupted")
+                    if interrupted
+                    else _tried(spec, subject)
+                )
             except KeyboardInterrupt:
                 interrupted = True
                 yield _undefined(spec, "interrupted")
@@ -103,11 +117,18 @@ def _tried(spec: Measure, subject: Subject) -> Result:
     except MindgapError as error:
         return _undefined(spec, str(error))
     except Exception as error:
-        return _undefined(spec, f"failed with {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        return _undefined(
+            spec, f"failed with {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        )
 
 
 def _undefined(spec: Measure, reason: str) -> Result:
     provenance = {"parameters": spec.parameters}
     return Result(
-        name=spec.name, family=spec.family, value=None, status="undefined", reason=reason, provenance=provenance
+        name=spec.name,
+        family=spec.family,
+        value=None,
+        status="undefined",
+        reason=reason,
+        provenance=provenance,
     )

@@ -1,7 +1,5 @@
 """weigh: the samples of a file of arrays, weighed by the variance of the labels around them, and what to look at."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import zipfile
@@ -12,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
-from mindgap.core.split import as_tensor
-from mindgap.ops.images import as_pictures, channels_first
+from mindgap.core import InputError, as_tensor
+from mindgap.ops.images import as_images, channels_first
 from mindgap.ops.neighbors.source import read
 from mindgap.ops.variance.estimator import VarianceWeights
 from mindgap.ops.variance.local import is_classes
@@ -28,12 +25,12 @@ FEATURES = ("x", "X", "inputs", "data", "features")
 LABELS = ("y", "targets", "labels", "target")
 TEXTS = ("texts", "text")
 LONGEST_TEXT = 400  # characters of a sample's text on a page
-SMALLEST_SIDE = 4  # rows and columns that make a table of numbers a picture
+SMALLEST_SIDE = 4  # rows and columns that make a table of numbers a image
 
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """Arrays of a file: ``features`` to seek neighbours in, ``shown`` to show, labels, and words if there are any."""
+    """Arrays of a file: ``features`` to seek neighbors in, ``shown`` to show, labels, and words if there are any."""
 
     features: Array
     labels: Array
@@ -49,16 +46,23 @@ def read_arrays(path: str | os.PathLike[str]) -> Given:
     found = [[name for name in wanted if name in arrays] for wanted in (FEATURES, LABELS)]
     if not all(found):
         raise InputError(
-            f"{path} must hold features ({', '.join(FEATURES)}) and labels ({', '.join(LABELS)}), got "
+            f"{path} must hold features ({', '.join(FEATURES)}) and labels ({', '.join(LABELS)}), "
+            "got "
             f"{', '.join(arrays) or 'nothing'}. Rename the arrays."
         )
-    shown, sought, label = found[0][0], "features" if "features" in found[0] else found[0][0], found[1][0]
+    shown, sought, label = (
+        found[0][0],
+        "features" if "features" in found[0] else found[0][0],
+        found[1][0],
+    )
     for name in (shown, sought, label):
         _check(name, arrays[name], arrays[label], label)
     texts = next((arrays[name] for name in TEXTS if name in arrays), None)
     features = arrays[sought].reshape(len(arrays[sought]), -1)
     names = _names(arrays.get("feature_names"), arrays[shown])
-    return Given(features, arrays[label], arrays[shown], sought, _texts(texts, arrays[shown]), names)
+    return Given(
+        features, arrays[label], arrays[shown], sought, _texts(texts, arrays[shown]), names
+    )
 
 
 def _loaded(path: Path) -> dict[str, Array]:
@@ -66,20 +70,26 @@ def _loaded(path: Path) -> dict[str, Array]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
     except FileNotFoundError as error:
-        raise InputError(f"The data must be an existing .npz file, got {str(path)!r}. Check the path.") from error
+        raise InputError(
+            f"The data must be an existing .npz file, got {str(path)!r}. Check the path."
+        ) from error
     except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise InputError(
-            f"The data must be an .npz file of plain arrays, got {str(path)!r} ({' '.join(str(error).split())[:120]}). "
+            f"The data must be an .npz file of plain arrays, got {str(path)!r} "
+            f"({' '.join(str(error).split())[:120]}). "
             "Write it with numpy.savez."
         ) from error
 
 
 def _check(name: str, array: Array, labels: Array, label: str) -> None:
     if array.ndim == 0 or array.size == 0:
-        raise InputError(f"{name} must hold a row for each sample, got shape {array.shape}. Pass samples.")
+        raise InputError(
+            f"{name} must hold a row for each sample, got shape {array.shape}. Pass samples."
+        )
     if labels.ndim and len(array) != len(labels):
         raise InputError(
-            f"{name} and {label} must hold as many samples each, got {len(array)} and {len(labels)}. Check that they "
+            f"{name} and {label} must hold as many samples each, got {len(array)} and "
+            f"{len(labels)}. Check that they "
             "belong together."
         )
 
@@ -89,7 +99,8 @@ def _texts(texts: Array | None, shown: Array) -> Array | None:
         return shown if shown.dtype.kind in "US" and shown.ndim == 1 else None
     if texts.shape != (len(shown),) or texts.dtype.kind not in "US":
         raise InputError(
-            f"texts must hold one text for each of the {len(shown)} samples, got {texts.dtype} of shape {texts.shape}. "
+            f"texts must hold one text for each of the {len(shown)} samples, got {texts.dtype} of "
+            f"shape {texts.shape}. "
             "Save them as an array of strings."
         )
     return texts
@@ -101,7 +112,8 @@ def _names(names: Array | None, shown: Array) -> tuple[str, ...]:
     width = shown[:1].size
     if names.shape != (width,):
         raise InputError(
-            f"feature_names must hold one name for each of the {width} features, got shape {names.shape}. Drop it or "
+            f"feature_names must hold one name for each of the {width} features, got shape "
+            f"{names.shape}. Drop it or "
             "name all."
         )
     return tuple(map(_word, names))
@@ -122,16 +134,25 @@ def look_at(given: Given, weigher: VarianceWeights, weighed: Weighed) -> Varianc
     def say(value: Tensor) -> str:
         if said is not None and value.ndim == 0:
             return _word(said[int(value)])
-        numbers = [wording.number(item) if isinstance(item, float) else str(item) for item in _flat(value)]
+        numbers = [
+            wording.number(item) if isinstance(item, float) else str(item) for item in _flat(value)
+        ]
         return ", ".join(numbers[:MOST_VALUES])
 
     task = "classification" if is_classes(labels, weigher.task) else "regression"
     known = VarianceWeights(**{**weigher.get_params(), "task": task})
-    found = look(Cloud(features, labels, say, lambda places: _shown(given, places.numpy())), known, weighed)
-    source = f"{given.source}, each sample laid out as one row" if given.shown.ndim > 2 else given.source
+    found = look(
+        Cloud(features, labels, say, lambda places: _shown(given, places.numpy())), known, weighed
+    )
+    source = (
+        f"{given.source}, each sample laid out as one row" if given.shown.ndim > 2 else given.source
+    )
     source = given.source if given.source == "features" else source
     return dataclasses.replace(
-        found, features=source, columns=given.names, plane=_plane(features, labels, known, weighed, given, say)
+        found,
+        features=source,
+        columns=given.names,
+        plane=_plane(features, labels, known, weighed, given, say),
     )
 
 
@@ -144,28 +165,35 @@ def _flat(value: Tensor) -> list[Any]:
 
 
 def _shown(given: Given, places: Array) -> list[dict[str, object]]:
-    """Of every sample its text, its picture or its first numbers."""
+    """Of every sample its text, its image or its first numbers."""
     if given.texts is not None:
         return [{"text": _word(text)[:LONGEST_TEXT]} for text in given.texts[places]]
     values = given.shown[places]
-    table = as_tensor(values if values.dtype == np.uint8 else np.nan_to_num(values.astype(np.float64)))
-    pictures = as_pictures(channels_first(table)) if _pictured(given.shown) else []
-    if pictures:
-        return [{"picture": picture} for picture in pictures]
+    table = as_tensor(
+        values if values.dtype == np.uint8 else np.nan_to_num(values.astype(np.float64))
+    )
+    images = as_images(channels_first(table)) if _imaged(given.shown) else []
+    if images:
+        return [{"image": image} for image in images]
     whole = given.shown.dtype.kind in "iub"
     table = table.long() if whole else table
     more = max(table[0].numel() - MOST_VALUES, 0)
     return [{"values": row(table[k]), "more": more} for k in range(len(table))]
 
 
-def _pictured(shown: Array) -> bool:
+def _imaged(shown: Array) -> bool:
     return shown.ndim == 4 or (shown.ndim == 3 and min(shown.shape[1:]) >= SMALLEST_SIDE)
 
 
 def _plane(
-    features: Tensor, labels: Tensor, weigher: VarianceWeights, weighed: Weighed, given: Given, say: Any
+    features: Tensor,
+    labels: Tensor,
+    weigher: VarianceWeights,
+    weighed: Weighed,
+    given: Given,
+    say: Any,
 ) -> Plane | None:
-    """The map, where neighbours are sought in two features; in their scaled units if they are scaled."""
+    """The map, where neighbors are sought in two features; in their scaled units if they are scaled."""
     if features.shape[1] != 2 or weigher.metric != "euclidean":
         return None
     own = len(given.names) == 2 and given.source != "features"
@@ -174,4 +202,12 @@ def _plane(
     if weigher.standardize:
         scale = torch.where(features.std(0) > 0, features.std(0), 1.0)
         names = tuple(f"{name} / its deviation" for name in names)
-    return plane_of(features / scale, labels, weighed.weights, k=weigher.k, task=weigher.task, say=say, names=names)
+    return plane_of(
+        features / scale,
+        labels,
+        weighed.weights,
+        k=weigher.k,
+        task=weigher.task,
+        say=say,
+        names=names,
+    )

@@ -1,12 +1,12 @@
 # Written by `make generate`; do not edit.
 from mindgap.measures.basic.gap import Gap as Gap
 from mindgap.measures.basic.parameter_count import ParameterCount as ParameterCount
-from mindgap.measures.basic.training_loss import TrainLoss as TrainLoss
+from mindgap.measures.basic.training_loss import TrainingLoss as TrainingLoss
 from mindgap.measures.curvature.pacgen import Pacgen as Pacgen
 from mindgap.measures.curvature.pacgen_null import PacgenNull as PacgenNull
 from mindgap.measures.data.slope_in_cells import SlopeInCells as SlopeInCells
 from mindgap.measures.margins.margin import Margin as Margin
-from mindgap.measures.norms.distance_from_initialization import DistanceFromInitialisation as DistanceFromInitialisation
+from mindgap.measures.norms.distance_from_initialization import DistanceFromInitialization as DistanceFromInitialization
 from mindgap.measures.norms.parameter_norm import ParameterNorm as ParameterNorm
 
 __all__: list[str]

@@ -1,13 +1,11 @@
 """Networks by name."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 
 from torch import nn
 
-from mindgap.core.errors import InputError, unknown_name
+from mindgap.core import InputError, unknown_name
 from mindgap.nets.elman import Elman
 from mindgap.nets.lenet import LeNet5
 from mindgap.nets.mlp import MLP
@@ -54,7 +52,12 @@ def build(name: str, **options: Any) -> nn.Module:
     for option in options:
         if option not in known:
             raise unknown_name(f"option of {name}", option, known)
-    missing = [key for key, value in known.items() if value.default is value.empty and key not in options]
+    missing = [
+        key for key, value in known.items() if value.default is value.empty and key not in options
+    ]
     if missing:
-        raise InputError(f"{name} needs the options {', '.join(known)}, got no {missing[0]}. Pass {missing[0]}=….")
+        raise InputError(
+            f"{name} needs the options {', '.join(known)}, got no {missing[0]}. Pass "
+            f"{missing[0]}=…."
+        )
     return _NETS[name](**options)

@@ -1,11 +1,9 @@
 """Elman's recurrent network."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.checks import choice, integer
+from mindgap.core import choice, integer
 from mindgap.nets.mlp import activation_layer
 
 READOUTS = ("last", "mean", "all")
@@ -16,9 +14,10 @@ class Elman(nn.Module):
 
     .. math:: h_t = \phi(W_x x_t + b_x + W_h h_{t-1} + b_h), \qquad h_0 = 0, \qquad y = W_y h + b_y
 
-    Written as a loop over linear layers and not as ``nn.RNN``, so that per-sample gradients and second derivatives
-    work. Input is a batch of sequences (n, steps, features); a picture (n, 1, height, features) is read row by row.
-    With ``vocabulary``, input is token numbers (n, steps) which are embedded in ``features`` dimensions.
+    Written as a loop over linear layers and not as ``nn.RNN``, so that per-sample gradients and
+    second derivatives work. Input is a batch of sequences (n, steps, features); a image (n, 1,
+    height, features) is read row by row. With ``vocabulary``, input is token numbers (n, steps)
+    which are embedded in ``features`` dimensions.
 
     Args:
         features: size of one step of the input, or of the embedding.
@@ -26,7 +25,8 @@ class Elman(nn.Module):
         outputs: size of the output.
         vocabulary: number of tokens, or None for input that is already numbers.
         activation: a name from ``mindgap.nets.ACTIVATIONS``.
-        readout: which state is read: the ``"last"``, the ``"mean"``, or ``"all"``, one output per step.
+        readout: which state is read: the ``"last"``, the ``"mean"``, or ``"all"``, one output per
+            step.
 
     >>> Elman(features=8, hidden=16, outputs=10)(torch.zeros(5, 1, 8, 8)).shape
     torch.Size([5, 10])
@@ -45,7 +45,11 @@ class Elman(nn.Module):
         self.features = integer("features", features)
         integer("hidden", hidden), integer("outputs", outputs)
         self.readout = choice("readout", readout, READOUTS)
-        self.embedding = None if vocabulary is None else nn.Embedding(integer("vocabulary", vocabulary), features)
+        self.embedding = (
+            None
+            if vocabulary is None
+            else nn.Embedding(integer("vocabulary", vocabulary), features)
+        )
         self.input = nn.Linear(features, hidden)
         self.recurrent = nn.Linear(hidden, hidden)
         self.activation = activation_layer(activation)

@@ -1,11 +1,8 @@
 """LeNet-5."""
 
-from __future__ import annotations
-
 from torch import nn
 
-from mindgap.core.checks import choice, integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, integer
 from mindgap.nets.mlp import Stack, activation_layer
 
 POOLS = {"max": nn.MaxPool2d, "average": nn.AvgPool2d}
@@ -14,17 +11,18 @@ POOLS = {"max": nn.MaxPool2d, "average": nn.AvgPool2d}
 class LeNet5(Stack):
     """LeNet-5 of LeCun, Bottou, Bengio and Haffner (1998), in the form that is used today.
 
-    Two 5×5 convolutions (6 and 16 channels) with 2×2 pooling and three linear layers (120, 84, classes): 61,706
-    parameters for ten classes of grey pictures. The original's sparse connections between feature maps, trainable
-    pooling and radial output units are left out, as everywhere since. Pictures smaller than 32×32 are padded with
-    zeros by the first convolution. ``activation="tanh", pool="average"`` is nearest to 1998.
+    Two 5×5 convolutions (6 and 16 channels) with 2×2 pooling and three linear layers (120, 84,
+    classes): 61,706 parameters for ten classes of gray images. The original's sparse connections
+    between feature maps, trainable pooling and radial output units are left out, as everywhere
+    since. Images smaller than 32×32 are padded with zeros by the first convolution.
+    ``activation="tanh", pool="average"`` is nearest to 1998.
 
     Args:
         classes: number of outputs.
-        channels: 1 for grey, 3 for colour.
+        channels: 1 for gray, 3 for color.
         activation: a name from ``mindgap.nets.ACTIVATIONS``.
         pool: ``"max"`` or ``"average"``.
-        image_size: height and width of the pictures, an even number up to 32.
+        image_size: height and width of the images, an even number up to 32.
 
     >>> sum(p.numel() for p in LeNet5(classes=10).parameters())
     61706
@@ -59,8 +57,11 @@ class LeNet5(Stack):
 
 
 def _padding(image_size: int) -> int:
-    """Zeros on each side that make the picture 32×32."""
+    """Zeros on each side that make the image 32×32."""
     integer("image_size", image_size, 2, 32)
     if image_size % 2:
-        raise InputError(f"image_size must be an even number from 2 to 32, got {image_size}. Pad the pictures by one.")
+        raise InputError(
+            f"image_size must be an even number from 2 to 32, got {image_size}. Pad the images by "
+            "one."
+        )
     return (32 - image_size) // 2

@@ -5,16 +5,13 @@ A sequence of layers whose constructor takes sizes, not layers.
 Activation functions by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from torch import nn
 
-from mindgap.core.checks import choice, integer, rate
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, integer, rate
 
 
 class Stack(nn.Sequential):
@@ -58,8 +55,9 @@ NORMS = ("none", "batch", "layer")
 class MLP(Stack):
     r"""Multilayer perceptron :math:`x \mapsto W_L\,\phi(\dots\phi(W_1 x + b_1)\dots) + b_L`.
 
-    A plain sequence: Flatten, then Linear → norm → activation → dropout for each hidden layer, then Linear. Layers
-    that are switched off are absent, so ``[m for m in model if isinstance(m, nn.Linear)]`` is the whole linear part.
+    A plain sequence: Flatten, then Linear → norm → activation → dropout for each hidden layer, then
+    Linear. Layers that are switched off are absent, so ``[m for m in model if isinstance(m,
+    nn.Linear)]`` is the whole linear part.
 
     Args:
         widths: features of the input, of every hidden layer and of the output.
@@ -101,7 +99,9 @@ def _checked_widths(widths: object) -> tuple[int, ...]:
     return tuple(integer("widths", width) for width in widths)
 
 
-def _layers(widths: tuple[int, ...], activation: str, norm: str, dropout: float, bias: bool) -> Iterator[nn.Module]:
+def _layers(
+    widths: tuple[int, ...], activation: str, norm: str, dropout: float, bias: bool
+) -> Iterator[nn.Module]:
     for before, width in pairwise(widths[:-1]):
         yield nn.Linear(before, width, bias=bias)
         if norm != "none":

@@ -1,16 +1,14 @@
-"""What the two residual networks share: normalisation by name, initialisation, head."""
-
-from __future__ import annotations
+"""What the two residual networks share: normalization by name, initialization, head."""
 
 from torch import Tensor, nn
 
-from mindgap.core.checks import choice
+from mindgap.core import choice
 
 NORMS = ("batch", "group", "none")
 
 
 def norm_layer(name: str, channels: int) -> nn.Module:
-    """Normalise feature maps; ``"group"`` (up to 8 groups) keeps samples independent of one another.
+    """Normalize feature maps; ``"group"`` (up to 8 groups) keeps samples independent of one another.
 
     >>> norm_layer("group", 20).num_groups
     5
@@ -24,7 +22,7 @@ def norm_layer(name: str, channels: int) -> nn.Module:
 
 
 def conv3x3(before: int, after: int, stride: int = 1) -> nn.Conv2d:
-    """3×3 convolution that keeps the picture's size (at stride 1) and has no bias, as a norm follows it."""
+    """3×3 convolution that keeps the image's size (at stride 1) and has no bias, as a norm follows it."""
     return nn.Conv2d(before, after, kernel_size=3, stride=stride, padding=1, bias=False)
 
 
@@ -38,7 +36,7 @@ def initialize(model: nn.Module) -> None:
 
 
 def pooled(maps: Tensor) -> Tensor:
-    """Average every feature map over the picture."""
+    """Average every feature map over the image."""
     return maps.mean(dim=(-2, -1))
 
 

@@ -1,12 +1,9 @@
-"""Residual networks for small pictures."""
-
-from __future__ import annotations
+"""Residual networks for small images."""
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mindgap.core.checks import choice, integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, integer
 from mindgap.nets.residual import NORMS, conv3x3, initialize, norm_layer, pooled
 
 SHORTCUTS = ("A", "B")
@@ -15,16 +12,17 @@ SHORTCUTS = ("A", "B")
 class ResNet(nn.Module):
     """Residual network for CIFAR of He, Zhang, Ren and Sun (2016), section 4.2.
 
-    One 3×3 convolution, three stages of ``(depth - 2) / 6`` blocks with 16, 32 and 64 channels, global average
-    pooling and one linear layer. Shortcut ``"A"`` (the paper's choice for CIFAR) pads the missing channels with zeros
-    and has no parameters; ``"B"`` projects by a 1×1 convolution. With ten classes and shortcut A, depth 20 has
-    269,722 parameters, 32 has 464,154, 44 has 658,586, 56 has 853,018 and 110 has 1,727,962, the paper's 0.27, 0.46,
-    0.66, 0.85 and 1.7 million. Convolutions have no bias, as a norm follows them.
+    One 3×3 convolution, three stages of ``(depth - 2) / 6`` blocks with 16, 32 and 64 channels,
+    global average pooling and one linear layer. Shortcut ``"A"`` (the paper's choice for CIFAR)
+    pads the missing channels with zeros and has no parameters; ``"B"`` projects by a 1×1
+    convolution. With ten classes and shortcut A, depth 20 has 269,722 parameters, 32 has 464,154,
+    44 has 658,586, 56 has 853,018 and 110 has 1,727,962, the paper's 0.27, 0.46, 0.66, 0.85 and 1.7
+    million. Convolutions have no bias, as a norm follows them.
 
     Args:
         depth: 6n + 2 weighted layers, e.g. 20, 32, 44, 56 or 110.
         classes: number of outputs.
-        channels: 1 for grey, 3 for colour.
+        channels: 1 for gray, 3 for color.
         width: channels of the first stage, 16 in the paper.
         shortcut: ``"A"`` or ``"B"``.
         norm: ``"batch"``, ``"group"`` (samples stay independent) or ``"none"``.
@@ -55,9 +53,9 @@ class ResNet(nn.Module):
         self.head = nn.Linear(4 * width, classes)
         initialize(self)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Logits of pictures of shape (n, channels, height, width)."""
-        logits: Tensor = self.head(pooled(self.stages(self.stem(pictures))))
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of images of shape (n, channels, height, width)."""
+        logits: Tensor = self.head(pooled(self.stages(self.stem(images))))
         return logits
 
 
@@ -65,7 +63,12 @@ class ResNet20(ResNet):
     """The residual network of depth 20: 269,722 parameters with ten classes and shortcut A."""
 
     def __init__(
-        self, classes: int = 10, channels: int = 3, width: int = 16, shortcut: str = "A", norm: str = "batch"
+        self,
+        classes: int = 10,
+        channels: int = 3,
+        width: int = 16,
+        shortcut: str = "A",
+        norm: str = "batch",
     ) -> None:
         super().__init__(20, classes, channels, width, shortcut, norm)
 
@@ -101,7 +104,9 @@ class PaddedShortcut(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """Smaller, deeper feature maps without parameters."""
         first = self.added // 2
-        return functional.pad(maps[..., :: self.stride, :: self.stride], (0, 0, 0, 0, first, self.added - first))
+        return functional.pad(
+            maps[..., :: self.stride, :: self.stride], (0, 0, 0, 0, first, self.added - first)
+        )
 
 
 def _shortcut(before: int, after: int, stride: int, shortcut: str, norm: str) -> nn.Module:
@@ -112,9 +117,13 @@ def _shortcut(before: int, after: int, stride: int, shortcut: str, norm: str) ->
     return nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), norm_layer(norm, after))
 
 
-def _stage(before: int, after: int, stride: int, blocks: int, shortcut: str, norm: str) -> nn.Sequential:
+def _stage(
+    before: int, after: int, stride: int, blocks: int, shortcut: str, norm: str
+) -> nn.Sequential:
     first = Block(before, after, stride, shortcut, norm)
-    return nn.Sequential(first, *(Block(after, after, 1, shortcut, norm) for _ in range(blocks - 1)))
+    return nn.Sequential(
+        first, *(Block(after, after, 1, shortcut, norm) for _ in range(blocks - 1))
+    )
 
 
 def _blocks_per_stage(depth: int) -> int:

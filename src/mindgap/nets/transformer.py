@@ -1,12 +1,9 @@
 """Small transformer over tokens."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.checks import choice, integer, rate
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, integer, rate
 from mindgap.nets.mlp import activation_layer
 
 READOUTS = ("last", "mean", "all")
@@ -17,8 +14,9 @@ class Transformer(nn.Module):
 
     .. math:: x \leftarrow x + \mathrm{attention}(\mathrm{norm}\,x), \; x \leftarrow x + \mathrm{mlp}(\mathrm{norm}\,x)
 
-    The softmax is written out and not fused, so that per-sample gradients and second derivatives work. The decoder of
-    two layers, width 128 and four heads is the network of Power et al. (2022) for modular arithmetic.
+    The softmax is written out and not fused, so that per-sample gradients and second derivatives
+    work. The decoder of two layers, width 128 and four heads is the network of Power et al. (2022)
+    for modular arithmetic.
 
     Args:
         vocabulary: number of tokens.
@@ -31,8 +29,10 @@ class Transformer(nn.Module):
         dropout: rate after attention and perceptron; 0 switches it off.
         activation: a name from ``mindgap.nets.ACTIVATIONS``.
         causal: whether a token sees only itself and the tokens before it.
-        readout: read at the ``"last"`` token, at the ``"mean"`` over tokens, or at ``"all"``, one output per token.
-        padding: number of the token that fills up short sequences and is ignored, or None; it must come last.
+        readout: read at the ``"last"`` token, at the ``"mean"`` over tokens, or at ``"all"``, one
+            output per token.
+        padding: number of the token that fills up short sequences and is ignored, or None; it must
+            come last.
 
     >>> Transformer(vocabulary=99, outputs=97, length=4)(torch.tensor([[3, 97, 5, 98]])).shape
     torch.Size([1, 97])
@@ -55,13 +55,16 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.length = integer("length", length)
-        self.padding = padding if padding is None else integer("padding", padding, 0, vocabulary - 1)
+        self.padding = (
+            padding if padding is None else integer("padding", padding, 0, vocabulary - 1)
+        )
         self.readout = choice("readout", readout, READOUTS)
         wide = 4 * integer("width", width) if hidden is None else integer("hidden", hidden)
         self.tokens = nn.Embedding(integer("vocabulary", vocabulary), width)
         self.positions = nn.Embedding(length, width)
         self.layers = nn.ModuleList(
-            Layer(width, heads, wide, dropout, activation, causal) for _ in range(integer("layers", layers))
+            Layer(width, heads, wide, dropout, activation, causal)
+            for _ in range(integer("layers", layers))
         )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, integer("outputs", outputs))
@@ -69,7 +72,11 @@ class Transformer(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Outputs of shape (n, outputs), or (n, steps, outputs) with readout ``"all"``."""
         self._check_length(tokens)
-        real = torch.ones_like(tokens, dtype=torch.bool) if self.padding is None else tokens != self.padding
+        real = (
+            torch.ones_like(tokens, dtype=torch.bool)
+            if self.padding is None
+            else tokens != self.padding
+        )
         vectors = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         for layer in self.layers:
             vectors = layer(vectors, real)
@@ -80,13 +87,18 @@ class Transformer(nn.Module):
         if self.readout == "all":
             return vectors
         counts = real.sum(dim=1, keepdim=True)
-        weights = real / counts.clamp(min=1) if self.readout == "mean" else real & (real.cumsum(dim=1) == counts)
+        weights = (
+            real / counts.clamp(min=1)
+            if self.readout == "mean"
+            else real & (real.cumsum(dim=1) == counts)
+        )
         return (vectors * weights.to(vectors.dtype).unsqueeze(-1)).sum(dim=1)
 
     def _check_length(self, tokens: Tensor) -> None:
         if tokens.ndim != 2 or tokens.shape[1] > self.length:
             raise InputError(
-                f"tokens must have shape (n, steps) with at most {self.length} steps, got {tuple(tokens.shape)}. "
+                f"tokens must have shape (n, steps) with at most {self.length} steps, got "
+                f"{tuple(tokens.shape)}. "
                 "Cut the sequences or raise length."
             )
 
@@ -94,12 +106,16 @@ class Transformer(nn.Module):
 class Layer(nn.Module):
     """Attention and a perceptron, each added to its input."""
 
-    def __init__(self, width: int, heads: int, hidden: int, dropout: float, activation: str, causal: bool) -> None:
+    def __init__(
+        self, width: int, heads: int, hidden: int, dropout: float, activation: str, causal: bool
+    ) -> None:
         super().__init__()
         rate("dropout", dropout)
         self.attention_norm, self.mlp_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention = Attention(width, heads, causal)
-        self.mlp = nn.Sequential(nn.Linear(width, hidden), activation_layer(activation), nn.Linear(hidden, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, hidden), activation_layer(activation), nn.Linear(hidden, width)
+        )
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
 
     def forward(self, vectors: Tensor, real: Tensor) -> Tensor:
@@ -115,14 +131,18 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
         if width % integer("heads", heads):
-            raise InputError(f"width must be divisible by heads, got {width} and {heads}. Change one of them.")
+            raise InputError(
+                f"width must be divisible by heads, got {width} and {heads}. Change one of them."
+            )
         self.heads, self.causal = heads, causal
         self.query_key_value = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
     def forward(self, vectors: Tensor, real: Tensor) -> Tensor:
         """Vectors of the same shape (n, steps, width); ``real`` is False at tokens nobody may look at."""
-        query, key, value = (self._split(part) for part in self.query_key_value(vectors).chunk(3, dim=-1))
+        query, key, value = (
+            self._split(part) for part in self.query_key_value(vectors).chunk(3, dim=-1)
+        )
         scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
         # The lowest finite number, not -inf: a row of padding only would otherwise become NaN.
         scores = scores.masked_fill(~self._visible(real), torch.finfo(scores.dtype).min)

@@ -1,27 +1,24 @@
 """Wide residual networks."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
-from mindgap.core.checks import choice, integer, rate
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, integer, rate
 from mindgap.nets.residual import NORMS, conv3x3, initialize, norm_layer, pooled
 
 
 class WideResNet(nn.Module):
-    """Wide residual network WRN-depth-factor of Zagoruyko and Komodakis (2016), for small pictures.
+    """Wide residual network WRN-depth-factor of Zagoruyko and Komodakis (2016), for small images.
 
-    Pre-activation blocks (norm - ReLU - conv - norm - ReLU - dropout - conv) in three stages of ``(depth - 4) / 6``
-    with 16k, 32k and 64k channels, k being ``factor``; a 1×1 convolution on the shortcut where the shape changes.
-    With ten classes WRN-28-10 has 36,479,194 parameters, WRN-40-4 has 8,949,210 and WRN-16-4 has 2,748,890: the
-    paper's 36.5, 8.9 and 2.7 million.
+    Pre-activation blocks (norm - ReLU - conv - norm - ReLU - dropout - conv) in three stages of
+    ``(depth - 4) / 6`` with 16k, 32k and 64k channels, k being ``factor``; a 1×1 convolution on the
+    shortcut where the shape changes. With ten classes WRN-28-10 has 36,479,194 parameters, WRN-40-4
+    has 8,949,210 and WRN-16-4 has 2,748,890: the paper's 36.5, 8.9 and 2.7 million.
 
     Args:
         depth: 6n + 4 convolutions, e.g. 10, 16, 22, 28 or 40.
         factor: how many times wider than the plain residual network.
         classes: number of outputs.
-        channels: 1 for grey, 3 for colour.
+        channels: 1 for gray, 3 for color.
         dropout: rate between the two convolutions of a block; 0 switches it off.
         norm: ``"batch"``, ``"group"`` (samples stay independent) or ``"none"``.
 
@@ -53,9 +50,9 @@ class WideResNet(nn.Module):
         self.head = nn.Linear(wide, classes)
         initialize(self)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Logits of pictures of shape (n, channels, height, width)."""
-        logits: Tensor = self.head(pooled(self.last(self.stages(self.stem(pictures)))))
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of images of shape (n, channels, height, width)."""
+        logits: Tensor = self.head(pooled(self.last(self.stages(self.stem(images)))))
         return logits
 
 
@@ -82,9 +79,13 @@ class WideBlock(nn.Module):
         return after
 
 
-def _stage(before: int, after: int, stride: int, blocks: int, dropout: float, norm: str) -> nn.Sequential:
+def _stage(
+    before: int, after: int, stride: int, blocks: int, dropout: float, norm: str
+) -> nn.Sequential:
     first = WideBlock(before, after, stride, dropout, norm)
-    return nn.Sequential(first, *(WideBlock(after, after, 1, dropout, norm) for _ in range(blocks - 1)))
+    return nn.Sequential(
+        first, *(WideBlock(after, after, 1, dropout, norm) for _ in range(blocks - 1))
+    )
 
 
 def _blocks_per_stage(depth: int) -> int:

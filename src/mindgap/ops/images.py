@@ -1,6 +1,4 @@
-"""Pictures as PNG data addresses, so that a page or a JSON file can carry them without another package."""
-
-from __future__ import annotations
+"""Images as PNG data addresses, so that a page or a JSON file can carry them without another package."""
 
 import base64
 import struct
@@ -9,17 +7,17 @@ import zlib
 import torch
 from torch import Tensor
 
-LARGEST_SIDE = 160  # pixels; a larger picture is thinned, for two dozen of them travel inside a page
-CHANNELS = (1, 3)  # grey, or red, green and blue
+LARGEST_SIDE = 160  # pixels; a larger image is thinned, for two dozen of them travel inside a page
+CHANNELS = (1, 3)  # gray, or red, green and blue
 
 
-def as_pictures(inputs: Tensor) -> list[str]:
+def as_images(inputs: Tensor) -> list[str]:
     """PNG data addresses of inputs of shape (n, 1 or 3, h, w); an empty list for any other shape."""
     if inputs.ndim != 4 or inputs.shape[1] not in CHANNELS or min(inputs.shape[2:]) < 2:
         return []
     thin = max(-(-max(inputs.shape[2:]) // LARGEST_SIDE), 1)
     pixels = _bytes(inputs.detach().cpu()[:, :, ::thin, ::thin])
-    return [f"data:image/png;base64,{base64.b64encode(png(picture)).decode()}" for picture in pixels]
+    return [f"data:image/png;base64,{base64.b64encode(png(image)).decode()}" for image in pixels]
 
 
 def channels_first(inputs: Tensor) -> Tensor:
@@ -48,17 +46,21 @@ def _bytes(inputs: Tensor) -> Tensor:
 
 
 def png(pixels: Tensor) -> bytes:
-    """A PNG file of uint8 pixels of shape (1, h, w), grey, or (3, h, w), colour.
+    """A PNG file of uint8 pixels of shape (1, h, w), gray, or (3, h, w), color.
 
     >>> png(torch.zeros(1, 2, 2, dtype=torch.uint8))[1:4]
     b'PNG'
     """
     channels, height, width = pixels.shape
     rows = pixels.permute(1, 2, 0).reshape(height, width * channels)
-    filtered = torch.cat([torch.zeros(height, 1, dtype=torch.uint8), rows], 1)  # filter 0 in front of every row
+    filtered = torch.cat(
+        [torch.zeros(height, 1, dtype=torch.uint8), rows], 1
+    )  # filter 0 in front of every row
     head = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
     body = zlib.compress(filtered.numpy().tobytes(), 9)
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
+    )
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

@@ -1,7 +1,5 @@
 """Draw until enough points lie inside: exact draws from what a set leaves of a distribution."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 
 Contains = Callable[[Tensor], Any]
 LIMIT = 2_000_000
@@ -30,15 +28,22 @@ class Accepted(NamedTuple):
 
 
 def accept(
-    propose: Callable[[int], Tensor], contains: Contains, count: int, *, limit: int = LIMIT, advice: str = ""
+    propose: Callable[[int], Tensor],
+    contains: Contains,
+    count: int,
+    *,
+    limit: int = LIMIT,
+    advice: str = "",
 ) -> Accepted:
     """Ask ``propose`` for batches of points until ``count`` of them lie inside.
 
-    The first batch has ``count`` points; later ones are as large as the acceptance so far asks for. After ``limit``
-    draws, or ten times ``count`` if that is more, it is given up.
+    The first batch has ``count`` points; later ones are as large as the acceptance so far asks for.
+    After ``limit`` draws, or ten times ``count`` if that is more, it is given up.
 
     >>> generator = torch.Generator().manual_seed(0)
-    >>> found = accept(lambda size: torch.rand(size, 1, generator=generator), lambda x: x[:, 0] < 0.5, 1000)
+    >>> found = accept(
+    ...     lambda size: torch.rand(size, 1, generator=generator), lambda x: x[:, 0] < 0.5, 1000
+    ... )
     >>> len(found.points), round(found.acceptance, 1)
     (1000, 0.5)
     """
@@ -47,8 +52,10 @@ def accept(
     while hits < count:
         if proposed >= limit:
             raise InputError(
-                f"The domain must hold a fair share of what is drawn, got {hits} of {proposed} points inside "
-                f"(acceptance {hits / proposed:.2g}) where {count} were wanted. {advice or 'Tighten its bounds.'}"
+                f"The domain must hold a fair share of what is drawn, got {hits} of {proposed} "
+                "points inside "
+                f"(acceptance {hits / proposed:.2g}) where {count} were wanted. "
+                f"{advice or 'Tighten its bounds.'}"
             )
         points = propose(min(size, limit - proposed))
         inside = points[mask(contains, points)]
@@ -63,7 +70,8 @@ def mask(contains: Contains, points: Tensor) -> Tensor:
     inside = torch.as_tensor(contains(points))
     if inside.dtype != torch.bool or inside.shape != (len(points),):
         raise InputError(
-            f"contains(points) must return {len(points)} truth values, one a point, got {inside.dtype} of shape "
+            f"contains(points) must return {len(points)} truth values, one a point, got "
+            f"{inside.dtype} of shape "
             f"{tuple(inside.shape)}. Compare along the rows, as in (points ** 2).sum(1) < 1."
         )
     return inside

@@ -1,26 +1,23 @@
-"""Adaptive sharpness-aware minimisation."""
-
-from __future__ import annotations
+"""Adaptive sharpness-aware minimization."""
 
 from collections.abc import Callable
 
 from torch import Tensor
 
-from mindgap.core.remedy import Moment, Remedy
-from mindgap.core.spec import option
+from mindgap.core import Remedy, TrainingState, option
 from mindgap.ops.perturbed.sharpness import adaptive, sharpness_gradient
 
 
 class ASAM(Remedy):
-    r"""Sharpness-aware minimisation in a ball measured in units of each weight's own size.
+    r"""Sharpness-aware minimization in a ball measured in units of each weight's own size.
 
-    Formula: $w_{t+1} = \mathrm{OPT}\left(w_t, \nabla \hat L(w_t + e_t)\right), \qquad
-    e_t = \rho \frac{T^2 \nabla \hat L(w_t)}{\lVert T \nabla \hat L(w_t) \rVert_2}, \qquad T = |w_t| + \eta$
+    Formula: $w_{t+1} = \mathrm{OPT}\left(w_t, \nabla \hat L(w_t + e_t)\right), \qquad e_t = \rho
+    \frac{T^2 \nabla \hat L(w_t)}{\lVert T \nabla \hat L(w_t) \rVert_2}, \qquad T = |w_t| + \eta$
 
-    Reading: As sam, but large weights may move further than small ones, so that a rescaling of layers that leaves the
-    network's function alone hardly changes the sharpness. All weights are measured so, biases as well; the authors'
-    own code leaves biases in plain units. Two forward and backward passes a step; batch normalisation moves on the
-    first one only. Zero turns it off.
+    Reading: As sam, but large weights may move further than small ones, so that a rescaling of
+    layers that leaves the network's function alone hardly changes the sharpness. All weights are
+    measured so, biases as well; the authors' own code leaves biases in plain units. Two forward and
+    backward passes a step; batch normalization moves on the first one only. Zero turns it off.
 
     Assumes: Nothing.
 
@@ -36,7 +33,7 @@ class ASAM(Remedy):
     radius: float = option(0.5, help="distance ρ uphill, in units of the weights; 0 is off", low=0)
     floor: float = option(0.01, help="size η added to that of every weight", low=0)
 
-    def backward(self, moment: Moment, closure: Callable[[], Tensor]) -> Tensor:
+    def backward(self, state: TrainingState, closure: Callable[[], Tensor]) -> Tensor:
         """Run the closure, go uphill, run it again."""
-        weights = [weight for group in moment.optimizer.param_groups for weight in group["params"]]
-        return sharpness_gradient(closure, weights, moment.model, adaptive(self.radius, self.floor))
+        weights = [weight for group in state.optimizer.param_groups for weight in group["params"]]
+        return sharpness_gradient(closure, weights, state.model, adaptive(self.radius, self.floor))

@@ -1,18 +1,12 @@
 """Dropout."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
 import torch.nn.functional as F
 from torch import nn
 
-from mindgap.core.errors import InputError
-from mindgap.core.recipe import Recipe
-from mindgap.core.remedy import Moment, Remedy
-from mindgap.core.spec import option
-from mindgap.core.split import Split
+from mindgap.core import InputError, Recipe, Remedy, Split, TrainingState, option
 
 
 class Dropout(Remedy):
@@ -20,8 +14,9 @@ class Dropout(Remedy):
 
     Formula: $h \leftarrow \frac{h \odot b}{1-p}, \qquad b_j \sim \mathrm{Bernoulli}(1-p)$
 
-    Reading: A high rate trains an average of thinned networks: less memorising, slower fitting. Acts on what enters
-    each linear layer but the first of the network; the model handed over has the same layers as the plain one.
+    Reading: A high rate trains an average of thinned networks: less memorizing, slower fitting.
+    Acts on what enters each linear layer but the first of the network; the model handed over has
+    the same layers as the plain one.
 
     Assumes: The model has a linear layer behind another layer with weights.
 
@@ -32,7 +27,7 @@ class Dropout(Remedy):
     method = ("E5",)
     cites = ("srivastava2014dropout",)
     strength = "rate"
-    treats = "units that rely on each other to memorise"
+    treats = "units that rely on each other to memorize"
 
     rate: float = option(0.3, help="probability with which a unit is set to zero", low=0, below=1)
 
@@ -43,24 +38,29 @@ class Dropout(Remedy):
 
     def attach(self, model: nn.Module) -> nn.Module:
         """Put a mask in front of every linear layer but the first layer with weights."""
-        layers = [module for module in model.modules() if next(module.parameters(recurse=False), None) is not None]
+        layers = [
+            module
+            for module in model.modules()
+            if next(module.parameters(recurse=False), None) is not None
+        ]
         linear = [module for module in layers[1:] if isinstance(module, nn.Linear)]
         if not linear:
             raise InputError(
-                f"Dropout must have a linear layer behind another layer, got none in {type(model).__name__}. "
+                "Dropout must have a linear layer behind another layer, got none in "
+                f"{type(model).__name__}. "
                 "Put nn.Dropout into the model by hand."
             )
         for module in linear:
             module.register_forward_pre_hook(_Mask(self.rate))
         return model
 
-    def finish(self, moment: Moment) -> nn.Module:
+    def finish(self, state: TrainingState) -> nn.Module:
         """Take the masks off."""
-        for module in moment.model.modules():
+        for module in state.model.modules():
             for key, hook in list(module._forward_pre_hooks.items()):
                 if isinstance(hook, _Mask):
                     del module._forward_pre_hooks[key]
-        return moment.model
+        return state.model
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,25 +1,24 @@
 """Early stopping."""
 
-from __future__ import annotations
-
 import copy
 import math
 
 from torch import nn
 
-from mindgap.core.remedy import Moment, Remedy
-from mindgap.core.spec import option
+from mindgap.core import Remedy, TrainingState, option
 
 
 class EarlyStopping(Remedy):
-    r"""Stops when the loss on held-out train data no longer falls, and goes back to the best epoch.
+    r"""Stops when the loss on held-out training data no longer falls, and goes back to the best epoch.
 
-    Formula: $t^* = \arg\min_{t} \hat R_{val}(w_t), \qquad \text{stop when } t - t^* \ge \text{patience}$
+    Formula: $t^* = \arg\min_{t} \hat R_{val}(w_t), \qquad \text{stop when } t - t^* \ge
+    \text{patience}$
 
-    Reading: A small patience stops at the first bad epoch; zero never stops. The choice is made on a share of the
-    train data, never on test data, so the model sees fewer samples: compare with a control that loses them too.
+    Reading: A small patience stops at the first bad epoch; zero never stops. The choice is made on
+    a share of the training data, never on test data, so the model sees fewer samples: compare with
+    a control that loses them too.
 
-    Assumes: Held-out samples that come from the same source as the train data.
+    Assumes: Held-out samples that come from the same source as the training data.
 
     >>> EarlyStopping(patience=3).validation
     0.1
@@ -28,26 +27,34 @@ class EarlyStopping(Remedy):
     method = ("E5",)
     cites = ("prechelt1998early",)
     strength = "patience"
-    treats = "training on after the useful part is learnt"
+    treats = "training on after the useful part is learned"
 
-    patience: int = option(5, help="epochs without a better validation loss before stopping; 0 is off", low=0)
-    share: float = option(0.1, help="share of the train data to hold out if the recipe does not", above=0, below=1)
+    patience: int = option(
+        5, help="epochs without a better validation loss before stopping; 0 is off", low=0
+    )
+    share: float = option(
+        0.1, help="share of the training data to hold out if the recipe does not", above=0, below=1
+    )
 
     @property
     def validation(self) -> float:
         """Held out where the recipe holds out none."""
         return self.share
 
-    def after_epoch(self, moment: Moment) -> bool:
+    def after_epoch(self, state: TrainingState) -> bool:
         """Remember the best weights; say when patience is over."""
-        assert moment.validate is not None
-        loss, memory = moment.validate(), moment.memory
+        assert state.validate is not None
+        loss, memory = state.validate(), state.memory
         if loss < memory.get("best_loss", math.inf):
-            memory.update(best_loss=loss, best_epoch=moment.epoch, best=copy.deepcopy(moment.model.state_dict()))
-        return bool(moment.epoch - memory.get("best_epoch", 0) >= self.patience)
+            memory.update(
+                best_loss=loss,
+                best_epoch=state.epoch,
+                best=copy.deepcopy(state.model.state_dict()),
+            )
+        return bool(state.epoch - memory.get("best_epoch", 0) >= self.patience)
 
-    def finish(self, moment: Moment) -> nn.Module:
+    def finish(self, state: TrainingState) -> nn.Module:
         """Go back to the best epoch."""
-        if "best" in moment.memory:
-            moment.model.load_state_dict(moment.memory["best"])
-        return moment.model
+        if "best" in state.memory:
+            state.model.load_state_dict(state.memory["best"])
+        return state.model

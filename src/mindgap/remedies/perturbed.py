@@ -1,7 +1,5 @@
 """PerturbedOPT: gradients at randomly perturbed weights."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -9,29 +7,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.remedy import Moment, Remedy
-from mindgap.core.spec import option
+from mindgap.core import Remedy, TrainingState, option
 from mindgap.ops.perturbed.noise import POOL
 from mindgap.ops.perturbed.step import Perturbation, PerturbedStep
 
-# The buffers of running trainings. All that counts is in the moment's memory; a core that does not hold the very
+# The buffers of running trainings. All that counts is in the state's memory; a core that does not
+# hold the very
 # tensors of that memory (after a checkpoint was read, or an epoch taken back) is made anew from it.
-_RUNNING: weakref.WeakKeyDictionary[torch.optim.Optimizer, PerturbedStep] = weakref.WeakKeyDictionary()
+_RUNNING: weakref.WeakKeyDictionary[torch.optim.Optimizer, PerturbedStep] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 class Perturbed(Remedy):
     r"""Takes every gradient at weights moved at random, further where the loss is flat.
 
-    Formula: $w_{t+1} = \mathrm{OPT}\left(w_t, \nabla \hat L(w_t + u_t)\right), \quad u_{t,i} \sim U(-\sigma_i,
-    \sigma_i), \quad \sigma_i = \min\left(\frac{1}{\ln(1+e) \sqrt{\eta (h_i + \rho_i \kappa_i)}}, \kappa_i\right)
-    1_{|g_i| < \beta_2}, \quad \kappa_i = \frac{\gamma |w_{t-1,i}|}{\ln(1+e)} + \epsilon, \quad
-    \rho_i = \frac{|h_{t,i} - h_{t-1,i}|}{\lVert w_t - w_{t-1} \rVert}$
+    Formula: $w_{t+1} = \mathrm{OPT}\left(w_t, \nabla \hat L(w_t + u_t)\right), \quad u_{t,i} \sim
+    U(-\sigma_i, \sigma_i), \quad \sigma_i = \min\left(\frac{1}{\ln(1+e) \sqrt{\eta (h_i + \rho_i
+    \kappa_i)}}, \kappa_i\right) 1_{|g_i| < \beta_2}, \quad \kappa_i = \frac{\gamma
+    |w_{t-1,i}|}{\ln(1+e)} + \epsilon, \quad \rho_i = \frac{|h_{t,i} - h_{t-1,i}|}{\lVert w_t -
+    w_{t-1} \rVert}$
 
-    Reading: h is the running mean of squared gradients, which stands for the curvature, and e the epoch. A large γ
-    perturbs more, up to a weight's own size and beyond; a large η perturbs curved directions less. Weights whose
-    gradient is not small (β₂) stay, so β₂ = 0 turns it off. The train loss rises, as under dropout, and the curve
-    ``running_loss`` shows the loss at perturbed weights. One forward and backward pass a step. The paper gives no η;
-    its experiments use η = 0.01 and γ = 10 with Adam, η = 100 and γ = 1 with SGD.
+    Reading: h is the running mean of squared gradients, which stands for the curvature, and e the
+    epoch. A large γ perturbs more, up to a weight's own size and beyond; a large η perturbs curved
+    directions less. Weights whose gradient is not small (β₂) stay, so β₂ = 0 turns it off. The
+    training loss rises, as under dropout, and the curve ``running_loss`` shows the loss at
+    perturbed weights. One forward and backward pass a step. The paper gives no η; its experiments
+    use η = 0.01 and γ = 10 with Adam, η = 100 and γ = 1 with SGD.
 
     Assumes: Squared gradients tell curvature, as for a likelihood near its optimum.
 
@@ -44,22 +46,30 @@ class Perturbed(Remedy):
     strength = "beta2"
     treats = "sharp minima"
 
-    eta: float = option(0.01, help="η of the PAC-Bayes bound: a larger one perturbs curved directions less", above=0)
+    eta: float = option(
+        0.01, help="η of the PAC-Bayes bound: a larger one perturbs curved directions less", above=0
+    )
     gamma: float = option(0.1, help="largest perturbation, as a part of the weight's size", low=0)
     beta1: float = option(0.999, help="how much of the curvature a step keeps", low=0, below=1)
-    beta2: float = option(0.1, help="weights with a larger gradient are not perturbed; 0 is off", low=0)
+    beta2: float = option(
+        0.1, help="weights with a larger gradient are not perturbed; 0 is off", low=0
+    )
     epsilon: float = option(1e-5, help="largest perturbation of a weight that is zero", low=0)
-    pool: int = option(POOL, help="places where a step may begin to read pre-drawn noise; 0 draws afresh", low=0)
+    pool: int = option(
+        POOL, help="places where a step may begin to read pre-drawn noise; 0 draws afresh", low=0
+    )
 
-    def backward(self, moment: Moment, closure: Callable[[], Tensor]) -> Tensor:
+    def backward(self, state: TrainingState, closure: Callable[[], Tensor]) -> Tensor:
         """Run the closure at perturbed weights."""
-        core = self._core(moment.optimizer, moment.memory, moment.seed)
-        weights = [weight for group in moment.optimizer.param_groups for weight in group["params"]]
-        loss = core.gradient(closure, weights, moment.epoch)
-        moment.memory.update(core.state())
+        core = self._core(state.optimizer, state.memory, state.seed)
+        weights = [weight for group in state.optimizer.param_groups for weight in group["params"]]
+        loss = core.gradient(closure, weights, state.epoch)
+        state.memory.update(core.state())
         return loss
 
-    def _core(self, optimizer: torch.optim.Optimizer, memory: dict[str, Any], seed: int) -> PerturbedStep:
+    def _core(
+        self, optimizer: torch.optim.Optimizer, memory: dict[str, Any], seed: int
+    ) -> PerturbedStep:
         core = _RUNNING.get(optimizer)
         if core is None or not memory or not _holds(core, memory):
             core = _RUNNING[optimizer] = PerturbedStep(Perturbation(**self.parameters), seed)
@@ -71,4 +81,6 @@ class Perturbed(Remedy):
 def _holds(core: PerturbedStep, memory: dict[str, Any]) -> bool:
     """Whether the memory is this core's own."""
     mine, its = core.state()["blocks"], memory["blocks"]
-    return len(mine) == len(its) and all(a["curvature"] is b["curvature"] for a, b in zip(mine, its, strict=True))
+    return len(mine) == len(its) and all(
+        a["curvature"] is b["curvature"] for a, b in zip(mine, its, strict=True)
+    )

@@ -1,13 +1,10 @@
-"""Sharpness-aware minimisation."""
-
-from __future__ import annotations
+"""Sharpness-aware minimization."""
 
 from collections.abc import Callable
 
 from torch import Tensor
 
-from mindgap.core.remedy import Moment, Remedy
-from mindgap.core.spec import option
+from mindgap.core import Remedy, TrainingState, option
 from mindgap.ops.perturbed.sharpness import sharpness_gradient, steepest
 
 
@@ -17,11 +14,12 @@ class SAM(Remedy):
     Formula: $w_{t+1} = \mathrm{OPT}\left(w_t, \nabla \hat L(w_t + e_t)\right), \qquad
     e_t = \rho \frac{\nabla \hat L(w_t)}{\lVert \nabla \hat L(w_t) \rVert_2}$
 
-    Reading: The worst weights are those straight uphill at the distance ρ, which is where a linear loss would be
-    worst. Two forward and backward passes a step, on the same batch with the same dropout masks; batch normalisation
-    moves on the first one only. Zero turns it off.
+    Reading: The worst weights are those straight uphill at the distance ρ, which is where a linear
+    loss would be worst. Two forward and backward passes a step, on the same batch with the same
+    dropout masks; batch normalization moves on the first one only. Zero turns it off.
 
-    Assumes: Nothing; ρ does not follow a rescaling of layers that leaves the network's function alone (see asam).
+    Assumes: Nothing; ρ does not follow a rescaling of layers that leaves the network's function
+    alone (see asam).
 
     >>> SAM(radius=0.0).on
     False
@@ -34,7 +32,7 @@ class SAM(Remedy):
 
     radius: float = option(0.05, help="distance ρ uphill; 0 is off", low=0)
 
-    def backward(self, moment: Moment, closure: Callable[[], Tensor]) -> Tensor:
+    def backward(self, state: TrainingState, closure: Callable[[], Tensor]) -> Tensor:
         """Run the closure, go uphill, run it again."""
-        weights = [weight for group in moment.optimizer.param_groups for weight in group["params"]]
-        return sharpness_gradient(closure, weights, moment.model, steepest(self.radius))
+        weights = [weight for group in state.optimizer.param_groups for weight in group["params"]]
+        return sharpness_gradient(closure, weights, state.model, steepest(self.radius))

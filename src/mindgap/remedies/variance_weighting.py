@@ -1,19 +1,20 @@
 """Variance Based Samples Weighting of a trained network's head."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.checks import generator
-from mindgap.core.errors import InputError
-from mindgap.core.loss import as_loss
-from mindgap.core.purity import seeded
-from mindgap.core.remedy import Moment, Remedy
-from mindgap.core.spec import option
-from mindgap.core.subject import Subject
+from mindgap.core import (
+    InputError,
+    Remedy,
+    Subject,
+    TrainingState,
+    as_loss,
+    generator,
+    option,
+    seeded,
+)
 from mindgap.ops.convex.heads import solve_heads
 from mindgap.ops.convex.minibatch import LOSSES, Minibatch, is_direct, kind_of, train_head
 from mindgap.ops.models.head import find_head, head_features, layer_of
@@ -27,8 +28,9 @@ State = tuple[Tensor, Tensor | None]
 class RetrainedHead:
     """A model whose head was trained again, and what it was trained on.
 
-    ``head`` names the layer; ``weights`` and ``features`` are those of the train samples, in their order;
-    ``steepness`` is the largest entry of the gradient that the exact solver left (``None`` in small batches).
+    ``head`` names the layer; ``weights`` and ``features`` are those of the training samples, in
+    their order; ``steepness`` is the largest entry of the gradient that the exact solver left
+    (``None`` in small batches).
     """
 
     model: nn.Module
@@ -42,17 +44,18 @@ class RetrainedHead:
 class VarianceWeighting(Remedy):
     r"""Trains the last layer again with samples weighted by the variance of the labels around them.
 
-    Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}, \qquad v_i = \frac{1}{k-1} \sum_{j \in S_k(i)}
-    \lVert y_j - \bar y_i \rVert^2$
+    Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}, \qquad v_i = \frac{1}{k-1} \sum_{j \in
+    S_k(i)} \lVert y_j - \bar y_i \rVert^2$
 
-    Reading: The neighbours S are sought among the features that enter the last layer, after the network was trained
-    as usual; all other layers stay. A large m makes the head care for samples near a boundary or a steep slope, and
-    just as much for wrong labels. Compare with the same head trained again without weights (``control="uniform"``)
-    and with the same weights on other samples (``control="permuted"``), not with the network before: to bring the head
-    to its optimum changes the error by itself. m = 1 weights all samples alike, 0 leaves the network as it is.
+    Reading: The neighbors S are sought among the features that enter the last layer, after the
+    network was trained as usual; all other layers stay. A large m makes the head care for samples
+    near a boundary or a steep slope, and just as much for wrong labels. Compare with the same head
+    trained again without weights (``control="uniform"``) and with the same weights on other samples
+    (``control="permuted"``), not with the network before: to bring the head to its optimum changes
+    the error by itself. m = 1 weights all samples alike, 0 leaves the network as it is.
 
-    Assumes: A linear layer makes the model's output. The exact solver needs cross entropy, binary cross entropy or
-    the squared error; other losses go in small batches.
+    Assumes: A linear layer makes the model's output. The exact solver needs cross entropy, binary
+    cross entropy or the squared error; other losses go in small batches.
 
     >>> VarianceWeighting(max_weight=8, k=35).on
     True
@@ -63,33 +66,54 @@ class VarianceWeighting(Remedy):
     strength = "max_weight"
     treats = "a last layer that is careless where labels change quickly"
 
-    max_weight: float = option(40.0, help="largest weight m of a sample, at least 1; 0 is off", low=0)
-    k: int = option(20, help="neighbours whose labels vary, the sample itself included", low=2)
-    solver: str = option("exact", help="find the optimum, or take steps", choices=("exact", "minibatch"))
-    control: str = option("none", help="weights to compare with", choices=("none", "uniform", "permuted"))
-    normalize: str = option("none", help="divide the weights by their mean", choices=("none", "mean"))
-    noise: str = option("keep", help="samples that disagree with all around them", choices=("keep", "cap", "drop"))
-    standardize: bool = option(False, help="divide each feature by its deviation before neighbours are sought")
-    l2: float = option(1e-6, help="penalty λ/2 ‖W‖² on the head; above 0 where classes can be separated", low=0)
+    max_weight: float = option(
+        40.0, help="largest weight m of a sample, at least 1; 0 is off", low=0
+    )
+    k: int = option(20, help="neighbors whose labels vary, the sample itself included", low=2)
+    solver: str = option(
+        "exact", help="find the optimum, or take steps", choices=("exact", "minibatch")
+    )
+    control: str = option(
+        "none", help="weights to compare with", choices=("none", "uniform", "permuted")
+    )
+    normalize: str = option(
+        "none", help="divide the weights by their mean", choices=("none", "mean")
+    )
+    noise: str = option(
+        "keep", help="samples that disagree with all around them", choices=("keep", "cap", "drop")
+    )
+    standardize: bool = option(
+        False, help="divide each feature by its deviation before neighbors are sought"
+    )
+    l2: float = option(
+        1e-6, help="penalty λ/2 ‖W‖² on the head; above 0 where classes can be separated", low=0
+    )
     epochs: int = option(25, help="passes over the samples, in small batches", low=1)
     learning_rate: float = option(1e-3, help="step size of Adam, in small batches", above=0)
     batch_size: int = option(25, help="samples a step, in small batches", low=1)
-    start: str = option("trained", help="head to begin from, in small batches", choices=("trained", "fresh"))
+    start: str = option(
+        "trained", help="head to begin from, in small batches", choices=("trained", "fresh")
+    )
     head: str = option("", help="dotted name of the last linear layer; found by itself if empty")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if 0 < self.max_weight < 1:
-            raise InputError(f"max_weight must be 0 (off) or at least 1, got {self.max_weight}. Use 1 for no weights.")
-
-    def finish(self, moment: Moment) -> nn.Module:
-        """Replace the trained head by the weighted one."""
-        if moment.subject is None:
             raise InputError(
-                "Variance weighting must see the train data at the end, got a training loop that does not hand them "
-                "over. Train with mindgap.fit, or call mindgap.jobs.head.choose on the trained model."
+                f"max_weight must be 0 (off) or at least 1, got {self.max_weight}. Use 1 for no "
+                "weights."
             )
-        return self.retrain(moment.subject(moment.model), moment.seed).model
+
+    def finish(self, state: TrainingState) -> nn.Module:
+        """Replace the trained head by the weighted one."""
+        if state.subject is None:
+            raise InputError(
+                "Variance weighting must see the training data at the end, got a training loop "
+                "that does not hand them "
+                "over. Train with mindgap.fit, or call mindgap.jobs.head.choose on the trained "
+                "model."
+            )
+        return self.retrain(state.subject(state.model), state.seed).model
 
     def retrain(self, subject: Subject, seed: int = 0) -> RetrainedHead:
         """Train the head of the subject's model again, in place."""
@@ -109,7 +133,7 @@ class VarianceWeighting(Remedy):
         )
 
     def sample_weights(self, features: Tensor, subject: Subject, seed: int = 0) -> Tensor:
-        """The weights of the train samples, or those of the control."""
+        """The weights of the training samples, or those of the control."""
         if self.control == "uniform":
             return torch.ones(len(features), dtype=torch.float64)
         model = VarianceWeights(
@@ -148,10 +172,16 @@ class VarianceWeighting(Remedy):
         loss = subject.loss if direct else as_loss(LOSSES[kind_of(subject, features, name)])
         if self.start == "fresh":
             with seeded(seed):
-                layer = nn.Linear(layer.in_features, layer.out_features, layer.bias is not None).to(layer.weight)
+                layer = nn.Linear(layer.in_features, layer.out_features, layer.bias is not None).to(
+                    layer.weight
+                )
         settings = Minibatch(self.epochs, self.learning_rate, self.batch_size, self.l2)
         start = layer.weight, layer.bias
-        return train_head(features, subject.targets("train"), weights, loss, start, settings, seed), None, None
+        return (
+            train_head(features, subject.targets("train"), weights, loss, start, settings, seed),
+            None,
+            None,
+        )
 
 
 @torch.no_grad()

@@ -1,14 +1,11 @@
 """Weight decay."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from mindgap.core.remedy import Moment, Remedy
-from mindgap.core.spec import option
+from mindgap.core import Remedy, TrainingState, option
 
 
 class WeightDecay(Remedy):
@@ -16,8 +13,9 @@ class WeightDecay(Remedy):
 
     Formula: $w \leftarrow (1 - \eta\lambda) w - \eta\, u(g)$
 
-    Reading: A large decay keeps the weights small and the fit smooth, at the cost of a higher train loss. Decoupled
-    from the gradient, as in AdamW; coupled (``decoupled=False``) it adds the decay to the gradient, as classical L2.
+    Reading: A large decay keeps the weights small and the fit smooth, at the cost of a higher
+    training loss. Decoupled from the gradient, as in AdamW; coupled (``decoupled=False``) it adds
+    the decay to the gradient, as classical L2.
 
     Assumes: The optimizer's parameter groups carry their learning rate as ``lr``.
 
@@ -30,14 +28,18 @@ class WeightDecay(Remedy):
     strength = "decay"
     treats = "weights that grow to fit noise"
 
-    decay: float = option(1e-2, help="share of the weights removed a step, times the learning rate", low=0)
-    decoupled: bool = option(True, help="shrink the weights themselves instead of adding to the gradient")
+    decay: float = option(
+        1e-2, help="share of the weights removed a step, times the learning rate", low=0
+    )
+    decoupled: bool = option(
+        True, help="shrink the weights themselves instead of adding to the gradient"
+    )
 
-    def backward(self, moment: Moment, closure: Callable[[], Tensor]) -> Tensor:
+    def backward(self, state: TrainingState, closure: Callable[[], Tensor]) -> Tensor:
         """Shrink after the gradient was taken and before the step."""
         loss = closure()
         with torch.no_grad():
-            for group in moment.optimizer.param_groups:
+            for group in state.optimizer.param_groups:
                 for weight in group["params"]:
                     if weight.grad is None:
                         continue

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import jinja2
 from markupsafe import Markup
 
-from mindgap.core.errors import require
+from mindgap.core import require
 from mindgap.report import text as terminal
 from mindgap.report import wording
 from mindgap.report.sections import overview
@@ -113,24 +113,38 @@ def report_page(report: Report) -> str:
         undefined=[card for card in report.cards if not card.defined],
         bounds=terminal.tightest_first(report.bounds),
         vague=report.variance.reason if report.variance else "",
-        tightest=next((card for card in terminal.tightest_first(report.bounds) if card.guarantees_model), None),
+        tightest=next(
+            (card for card in terminal.tightest_first(report.bounds) if card.guarantees_model), None
+        ),
     )
 
 
 def notebook(report: Report) -> str:
     """The verdict and the tables without charts: small enough to live in a notebook's cell."""
-    return _environment().get_template("notebook.html").render(report=report, css=asset("notebook.css"))
+    return (
+        _environment()
+        .get_template("notebook.html")
+        .render(report=report, css=asset("notebook.css"))
+    )
 
 
 def render(template: str, **values: Any) -> str:
     """A page with the style sheet and the scripts inlined."""
-    inlined = {"css": asset("page.css"), "script": asset("page.js"), "library": Markup(overview.library())}  # noqa: S704
+    inlined = {
+        "css": asset("page.css"),
+        "script": asset("page.js"),
+        "library": Markup(overview.library()),  # noqa: S704  (the plotting library itself)
+    }
     return _environment().get_template(template).render(**values, **inlined)
 
 
 def asset(name: str) -> Markup:
     """A file of ours, to be inlined as it is."""
-    text = importlib.resources.files("mindgap.report").joinpath("assets", name).read_text(encoding="utf-8")
+    text = (
+        importlib.resources.files("mindgap.report")
+        .joinpath("assets", name)
+        .read_text(encoding="utf-8")
+    )
     return Markup(text)  # noqa: S704  (our own file, no user's words)
 
 
@@ -165,5 +179,6 @@ def prose(text: str) -> Markup:
     """
     parts = text.split("``")
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if k % 2 else Markup.escape(part) for k, part in enumerate(parts)
+        Markup("<code>{}</code>").format(part) if k % 2 else Markup.escape(part)
+        for k, part in enumerate(parts)
     )

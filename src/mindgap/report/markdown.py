@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 def text(report: Report) -> str:
     """Verdict, suggestions, and a table each of measures and bounds."""
     verdict = report.verdict
-    suggestions = [f"{f'`{advice.remedy}`: ' if advice.remedy else ''}{advice.text}" for advice in verdict.advice]
+    suggestions = [
+        f"{f'`{advice.remedy}`: ' if advice.remedy else ''}{advice.text}"
+        for advice in verdict.advice
+    ]
     missing = [f"`{name}`: {reason}" for name, reason in terminal.missing(report)]
     blocks = [
         f"# {_safe(report.title)}",
@@ -23,11 +26,18 @@ def text(report: Report) -> str:
         _items(verdict.sentences),
         _section("What to try next", _items(suggestions)),
         _section(
-            "Measures", _table(terminal.MEASURE_HEAD, [terminal.measure_row(c) for c in report.measures if c.defined])
+            "Measures",
+            _table(
+                terminal.MEASURE_HEAD,
+                [terminal.measure_row(c) for c in report.measures if c.defined],
+            ),
         ),
         _section(
             "Bounds",
-            _table(terminal.BOUND_HEAD, [terminal.bound_row(c) for c in terminal.tightest_first(report.bounds)]),
+            _table(
+                terminal.BOUND_HEAD,
+                [terminal.bound_row(c) for c in terminal.tightest_first(report.bounds)],
+            ),
         ),
         _section("Where labels vary", _variance(report.variance)),
         _section("Not measured here", _items(missing)),
@@ -44,7 +54,9 @@ def _variance(found: Variance | None) -> str:
     if found is None or not found.defined:
         return ""
     rows = [terminal.heavy_row(heavy) for heavy in found.heaviest[: terminal.FEW]]
-    return f"{_safe(terminal.variance_words(found))}\n\n{_table(terminal.HEAVY_HEAD, rows)}".rstrip()
+    return (
+        f"{_safe(terminal.variance_words(found))}\n\n{_table(terminal.HEAVY_HEAD, rows)}".rstrip()
+    )
 
 
 def _items(lines: Sequence[str]) -> str:
@@ -55,7 +67,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_safe(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(_safe(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
 
 
 def _safe(words: str) -> str:

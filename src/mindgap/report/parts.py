@@ -1,12 +1,9 @@
 """The pieces of a report: frozen, plain, and the same after a trip through JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Literal
 
-from mindgap.core.measure import Cost, Direction
-from mindgap.core.result import Result
+from mindgap.core import Cost, Direction, Result
 
 Tone = Literal["good", "warn", "bad", "neutral"]
 
@@ -15,8 +12,8 @@ Tone = Literal["good", "warn", "bad", "neutral"]
 class Facts:
     """What is known about the subject before anything clever is computed.
 
-    ``baseline`` is the train error of the best constant answer, ``overlap`` the share of test samples that stand in
-    the train data. In a regression the error is the loss.
+    ``baseline`` is the training error of the best constant answer, ``overlap`` the share of test
+    samples that stand in the training data. In a regression the error is the loss.
     """
 
     name: str
@@ -36,7 +33,7 @@ class Facts:
 
     @property
     def rate(self) -> bool:
-        """Whether the error is a share of wrong answers, to be shown as per cent."""
+        """Whether the error is a share of wrong answers, to be shown as percent."""
         return self.task != "regression"
 
     @property
@@ -127,7 +124,7 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One sample that the model finds hard; ``picture`` is a data address, ``values`` the numbers otherwise."""
+    """One sample that the model finds hard; ``image`` is a data address, ``values`` the numbers otherwise."""
 
     index: int
     which: str
@@ -135,6 +132,6 @@ class Sample:
     target: str
     prediction: str
     confidence: float | None = None
-    picture: str = ""
+    image: str = ""
     values: tuple[str, ...] = ()
     more: int = 0

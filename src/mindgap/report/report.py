@@ -3,8 +3,6 @@
 Frozen dataclasses to strict JSON data and back, guided by their annotations.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime as dt
 import json
@@ -19,12 +17,8 @@ from typing import Any, Self, TypeVar
 import torch
 
 from mindgap._version import __version__
-from mindgap.core.errors import InputError, unknown_name
-from mindgap.core.files import write_whole
-from mindgap.core.measure import Measure
-from mindgap.core.plain import fields_of, plain
-from mindgap.core.result import Result
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Measure, Result, Subject, plain, unknown_name, write_whole
+from mindgap.core.plain import fields_of
 from mindgap.measures.basic.gap import Gap
 from mindgap.report import html, markdown, wording
 from mindgap.report import text as terminal
@@ -62,15 +56,18 @@ def _value(hint: Any, item: Any) -> Any:
 
 
 SCHEMA = 1
-BY_LAYER = ("by_tensor", "by_layer")  # where a measure's details say what each part of the model contributes
+BY_LAYER = (
+    "by_tensor",
+    "by_layer",
+)  # where a measure's details say what each part of the model contributes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
     """The verdict, the facts, every result with its words, the curves, the hardest samples and where labels vary.
 
-    ``print(report)`` gives a table, ``report.save("report.html")`` a page that needs nothing else, and a ``.json``
-    file can be read back. ``report["gap"]`` is one result.
+    ``print(report)`` gives a table, ``report.save("report.html")`` a page that needs nothing else,
+    and a ``.json`` file can be read back. ``report["gap"]`` is one result.
     """
 
     title: str
@@ -122,14 +119,16 @@ class Report:
         """Read back what :meth:`to_dict` wrote."""
         if data.get("schema") != SCHEMA or data.get("kind") != "report":
             raise InputError(
-                f"A report must have schema {SCHEMA} and kind 'report', got {data.get('schema')!r} and "
+                f"A report must have schema {SCHEMA} and kind 'report', got "
+                f"{data.get('schema')!r} and "
                 f"{data.get('kind')!r}. Pass a file that Report.save wrote, or upgrade mindgap."
             )
         try:
             return decode(cls, data)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise InputError(
-                f"A report must be one that mindgap wrote, got damaged data ({error}). Save it again."
+                f"A report must be one that mindgap wrote, got damaged data ({error}). Save it "
+                "again."
             ) from error
 
     @classmethod
@@ -138,15 +137,25 @@ class Report:
         try:
             data = json.loads(text)
         except ValueError as error:
-            raise InputError(f"A report must be JSON, got other text ({error}). Pass a file saved as .json.") from error
+            raise InputError(
+                f"A report must be JSON, got other text ({error}). Pass a file saved as .json."
+            ) from error
         return cls.from_dict(data if isinstance(data, Mapping) else {})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the report whole or not at all; the suffix .html, .json, .md or .txt says how."""
-        writers = {".html": html.report_page, ".json": Report.to_json, ".md": markdown.text, ".txt": _plain_text}
+        writers = {
+            ".html": html.report_page,
+            ".json": Report.to_json,
+            ".md": markdown.text,
+            ".txt": _plain_text,
+        }
         suffix = Path(path).suffix.lower()
         if suffix not in writers:
-            raise InputError(f"A report's path must end in {', '.join(writers)}, got {os.fspath(path)!r}. Rename it.")
+            raise InputError(
+                f"A report's path must end in {', '.join(writers)}, got {os.fspath(path)!r}. "
+                "Rename it."
+            )
         return write_whole(path, writers[suffix](self))
 
 
@@ -165,7 +174,9 @@ def build(
 ) -> Report:
     """Put results, facts, curves and hardest samples of a subject together, and judge."""
     cards = tuple(card_of(measure, result) for measure, result in outcomes)
-    gap = next((card.result for card in cards if card.result.name == Gap.name), None) or Gap(level=level)(subject)
+    gap = next((card.result for card in cards if card.result.name == Gap.name), None) or Gap(
+        level=level
+    )(subject)
     facts = facts_of(subject, stopped)
     return Report(
         title=subject.name,
@@ -174,7 +185,9 @@ def build(
         facts=facts,
         gap=_as_saved(gap),
         cards=cards,
-        curves=tuple({name: float(value) for name, value in row.items()} for row in subject.history),
+        curves=tuple(
+            {name: float(value) for name, value in row.items()} for row in subject.history
+        ),
         layers=layers_of(cards),
         classes=classes_of(subject),
         spread=spread_of(subject),
@@ -209,9 +222,15 @@ def layers_of(cards: Sequence[Card]) -> tuple[Layers, ...]:
     """What the measures say of every tensor or layer."""
     found = [(card.title, card.result.details.get(key)) for card in cards for key in BY_LAYER]
     return tuple(
-        Layers(title=title, names=tuple(map(str, parts)), values=tuple(float(value) for value in parts.values()))
+        Layers(
+            title=title,
+            names=tuple(map(str, parts)),
+            values=tuple(float(value) for value in parts.values()),
+        )
         for title, parts in found
-        if isinstance(parts, Mapping) and parts and all(isinstance(value, int | float) for value in parts.values())
+        if isinstance(parts, Mapping)
+        and parts
+        and all(isinstance(value, int | float) for value in parts.values())
     )
 
 

@@ -1,9 +1,7 @@
-"""The house style of figures: colours, fonts, axes and the few shapes that all of them are made of.
+"""The house style of figures: colors, fonts, axes and the few shapes that all of them are made of.
 
 Chart: a figure in its frame, with caption and the words for those who cannot see it.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import html
@@ -16,10 +14,17 @@ from markupsafe import Markup
 
 Figure = dict[str, Any]
 
-# Okabe and Ito's colours: told apart by every kind of colour vision, and in grey.
-TRAIN, TEST, GREEN, AMBER, SKY, PINK = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
+# Okabe and Ito's colors: told apart by every kind of color vision, and in gray.
+TRAIN, TEST, GREEN, AMBER, SKY, PINK = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#E69F00",
+    "#56B4E9",
+    "#CC79A7",
+)
 CYCLE = (TRAIN, TEST, GREEN, AMBER, PINK, SKY)
-INK, MUTED, LINE, GREY = "#1f2733", "#5b6472", "#e6e9ee", "#b9c0cb"
+INK, MUTED, LINE, GRAY = "#1f2733", "#5b6472", "#e6e9ee", "#b9c0cb"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 BARE = {"l": 8, "r": 16, "t": 8, "b": 8}  # margins of a figure without a legend
 QUIET = {"ticks": "", "showgrid": False, "zeroline": False}  # an axis of names
@@ -34,15 +39,20 @@ def clean(text: str, longest: int = 200) -> str:
 
 
 def figure(
-    data: Sequence[Mapping[str, Any]], *, height: int, x: Mapping[str, Any], y: Mapping[str, Any], **more: Any
+    data: Sequence[Mapping[str, Any]],
+    *,
+    height: int,
+    x: Mapping[str, Any],
+    y: Mapping[str, Any],
+    **more: Any,
 ) -> Figure:
     """Data in the house's style."""
     axis = {
         "gridcolor": LINE,
-        "zerolinecolor": GREY,
-        "linecolor": GREY,
+        "zerolinecolor": GRAY,
+        "linecolor": GRAY,
         "ticks": "outside",
-        "tickcolor": GREY,
+        "tickcolor": GRAY,
         "automargin": True,
     }
     layout = {
@@ -74,7 +84,9 @@ def axis_title(text: str) -> dict[str, Any]:
     return {"text": text, "font": {"size": 12, "color": MUTED}, "standoff": 8}
 
 
-def line(name: str, x: Sequence[float], y: Sequence[float], colour: str, dash: str = "solid") -> dict[str, Any]:
+def line(
+    name: str, x: Sequence[float], y: Sequence[float], color: str, dash: str = "solid"
+) -> dict[str, Any]:
     """A curve over the epochs; a single point becomes a dot."""
     mode = "lines" if len(x) > 1 else "markers"
     hover = f"{clean(name)}, epoch %{{x}}: %{{y:.4~g}}<extra></extra>"
@@ -84,15 +96,15 @@ def line(name: str, x: Sequence[float], y: Sequence[float], colour: str, dash: s
         "name": clean(name),
         "x": list(x),
         "y": list(y),
-        "line": {"color": colour, "width": 2, "dash": dash},
-        "marker": {"color": colour},
+        "line": {"color": color, "width": 2, "dash": dash},
+        "marker": {"color": color},
         "hovertemplate": hover,
     }
 
 
-def band(x: Sequence[float], y: Sequence[float], colour: str, name: str) -> dict[str, Any]:
+def band(x: Sequence[float], y: Sequence[float], color: str, name: str) -> dict[str, Any]:
     """A closed outline, filled faintly."""
-    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    red, green, blue = (int(color[k : k + 2], 16) for k in (1, 3, 5))
     fill = f"rgba({red},{green},{blue},0.14)"
     return {
         "type": "scatter",
@@ -120,15 +132,19 @@ def whiskers(above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def upright(x: float, *, dash: str = "dash", colour: str = INK, **more: Any) -> dict[str, Any]:
+def upright(x: float, *, dash: str = "dash", color: str = INK, **more: Any) -> dict[str, Any]:
     """A vertical line from the bottom to the top."""
     ends = {"x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
-    return {"type": "line", **ends, "line": {"color": colour, "width": 1.3, "dash": dash}, **more}
+    return {"type": "line", **ends, "line": {"color": color, "width": 1.3, "dash": dash}, **more}
 
 
 def named(names: Sequence[str], longest: int = LONGEST_NAME) -> dict[str, Any]:
     """Ticks 0, 1, 2 … that carry names; as categories, equal names would fall together."""
-    return {"tickvals": list(range(len(names))), "ticktext": [clean(name, longest) for name in names], **QUIET}
+    return {
+        "tickvals": list(range(len(names))),
+        "ticktext": [clean(name, longest) for name in names],
+        **QUIET,
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,7 +157,7 @@ class Chart:
     alt: str
     figure: Figure
     wide: bool = False
-    still: Markup | None = None  # a picture for pages without scripts or WebGL
+    still: Markup | None = None  # a image for pages without scripts or WebGL
 
     @property
     def height(self) -> int:

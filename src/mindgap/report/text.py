@@ -41,7 +41,9 @@ def verdict(report: Report, room: int) -> list[str]:
     if verdict.advice:
         lines += ["", "To try next, and to verify with the same seeds:"]
     for advice in verdict.advice:
-        lines += _item(f"{advice.remedy}: {advice.text}" if advice.remedy else advice.text, "→", room)
+        lines += _item(
+            f"{advice.remedy}: {advice.text}" if advice.remedy else advice.text, "→", room
+        )
     return lines
 
 
@@ -57,7 +59,13 @@ def measure_row(card: Card) -> tuple[str, ...]:
     """One measure as cells."""
     result = card.result
     better = "" if card.direction == "none" else card.direction
-    return result.name, wording.number(result.value), wording.span(result.interval), better, result.status
+    return (
+        result.name,
+        wording.number(result.value),
+        wording.span(result.interval),
+        better,
+        result.status,
+    )
 
 
 def bound_row(card: Card) -> tuple[str, ...]:
@@ -106,7 +114,11 @@ def variance(found: Variance | None, room: int) -> list[str]:
     if found is None or not found.defined:
         return []
     lines = textwrap.wrap(variance_words(found), room)
-    return [*lines, "", *table(HEAVY_HEAD, [heavy_row(heavy) for heavy in found.heaviest[:FEW]], room)]
+    return [
+        *lines,
+        "",
+        *table(HEAVY_HEAD, [heavy_row(heavy) for heavy in found.heaviest[:FEW]], room),
+    ]
 
 
 HEAVY_HEAD = ("sample", "weight", "label", "agree", "labels around it")
@@ -123,14 +135,16 @@ def variance_words(found: Variance) -> str:
     """How the weights came about, and how many labels are suspected."""
     drawn = "" if found.samples == found.of else f" of {found.of:,}, drawn at random,"
     words = (
-        f"Where labels vary: {wording.count(found.samples, 'train sample')}{drawn} weighed by the labels of {found.k} "
-        f"neighbours in {found.features}; mean weight {wording.number(found.mean, 3)}, largest "
-        f"{wording.number(found.largest, 3)}. High local variance is also the mark of a wrong label."
+        f"Where labels vary: {wording.count(found.samples, 'training sample')}{drawn} weighed by "
+        f"the labels of {found.k} "
+        f"neighbors in {found.features}; mean weight {wording.number(found.mean, 3)}, largest "
+        f"{wording.number(found.largest, 3)}. High local variance is also the mark of a wrong "
+        "label."
     )
     if not found.suspects:
         return words
     if found.vague:
-        return f"{words} Suspects: {found.suspects:,}, so many that the neighbours say little here."
+        return f"{words} Suspects: {found.suspects:,}, so many that the neighbors say little here."
     marked = sorted({heavy.index for heavy in (*found.heaviest, *found.doubtful) if heavy.suspect})
     listed = ", ".join(map(str, marked)) + (" …" if len(marked) < found.suspects else "")
     return f"{words} Suspects: {found.suspects:,}" + (f" (no. {listed})." if marked else ".")

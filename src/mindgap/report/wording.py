@@ -1,12 +1,10 @@
 """Numbers and names as people read them."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any
 
-from mindgap.core.result import Interval, Result
+from mindgap.core import Interval, Result
 from mindgap.report.parts import Facts
 
 ABBREVIATIONS = {"kl", "pac", "mlp", "sam", "svd", "vc", "ntk", "pca", "sgd", "swa", "iou", "vib"}
@@ -17,12 +15,15 @@ TOGETHER = re.compile(r"(?<=[\d\]]) (?=%)|(?<=,) (?=[^\[\]]*\])")
 def title(name: str) -> str:
     """A command-line name as a heading.
 
-    >>> title("distance-from-initialisation"), title("kl-inverse"), title("pacgen-null")
-    ('Distance from initialisation', 'KL inverse', 'pacGen null')
+    >>> title("distance-from-initialization"), title("kl-inverse"), title("pacgen-null")
+    ('Distance from initialization', 'KL inverse', 'pacGen null')
     """
     if name.startswith("pacgen"):  # as its authors write it
         return " ".join(["pacGen", *name.split("-")[1:]])
-    words = [word.upper() if word in ABBREVIATIONS else word for word in name.replace("_", "-").split("-")]
+    words = [
+        word.upper() if word in ABBREVIATIONS else word
+        for word in name.replace("_", "-").split("-")
+    ]
     return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 
 
@@ -43,7 +44,10 @@ def number(value: float | None, digits: int = 4) -> str:
 def percent(value: float) -> str:
     """A share with two digits that matter.
 
-    >>> [percent(share).replace(SPACE, " ") for share in (0.0412, 0.0, 1.0, 0.99961, 0.00012, -0.031)]
+    >>> [
+    ...     percent(share).replace(SPACE, " ")
+    ...     for share in (0.0412, 0.0, 1.0, 0.99961, 0.00012, -0.031)
+    ... ]
     ['4.1 %', '0 %', '100 %', '99.961 %', '0.012 %', '−3.1 %']
     """
     return f"{_hundredfold(value, _decimals(value))}{SPACE}%"
@@ -62,7 +66,7 @@ def _hundredfold(value: float, decimals: int) -> str:
 
 
 def error(facts: Facts, value: float) -> str:
-    """An error as this task counts it: per cent of wrong answers, or the loss."""
+    """An error as this task counts it: percent of wrong answers, or the loss."""
     return percent(value) if facts.rate else number(value)
 
 
@@ -74,19 +78,22 @@ def gap(facts: Facts, value: float, unit: str = "percentage points") -> str:
 def ends(facts: Facts, interval: Interval, joint: str = "and") -> str:
     """The two ends of an interval of errors, both as exact as the larger needs."""
     decimals = max(_decimals(max(abs(interval.low), abs(interval.high))), 1)
-    low, high = (_hundredfold(e, decimals) if facts.rate else number(e) for e in (interval.low, interval.high))
+    low, high = (
+        _hundredfold(e, decimals) if facts.rate else number(e)
+        for e in (interval.low, interval.high)
+    )
     return f"{low} {joint} {high}"
 
 
 def bounded(result: Result, facts: Facts, value: float | None) -> str:
-    """A part of a bound: per cent where the worst loss is one, the loss otherwise."""
+    """A part of a bound: percent where the worst loss is one, the loss otherwise."""
     if value is None or value >= 10 or not facts.rate or result.terms.get("ceiling") != 1:
         return number(value)
     return percent(value)
 
 
 def level(interval: Interval | None) -> str:
-    """The level of an interval as per cent."""
+    """The level of an interval as percent."""
     return percent(interval.level if interval else 0.95)
 
 

@@ -1,14 +1,12 @@
 """Executors: where trials run. Anything with ``submit(function, *args)`` that gives a future fits."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
-from mindgap.core.errors import InputError, require
+from mindgap.core import InputError, require
 from mindgap.runs.process import WorkerProcess
 
 
@@ -57,8 +55,9 @@ class SerialExecutor(Executor):
 class LocalExecutor(Executor):
     """Worker processes on this machine, each with ``threads`` torch threads.
 
-    One thread a worker hands it its tasks, so a worker that dies is known to have died of its own task: the task's
-    future raises ``WorkerLostError``, the next task gets a fresh worker, and the others notice nothing.
+    One thread per worker hands it its tasks, so a worker that dies is known to have died of its own
+    task: the task's future raises ``WorkerLostError``, the next task gets a fresh worker, and the
+    others notice nothing.
     """
 
     def __init__(self, workers: int | None = None, *, threads: int = 1) -> None:
@@ -73,14 +72,19 @@ class LocalExecutor(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run ``fn(*args)`` in the next free worker."""
         if kwargs:
-            raise InputError(f"LocalExecutor takes positional arguments only, got {', '.join(kwargs)}. Pass them so.")
+            raise InputError(
+                f"LocalExecutor takes positional arguments only, got {', '.join(kwargs)}. Pass "
+                "them so."
+            )
         return self._threads.submit(self._call, self._aborts, None, fn, args)
 
     def submit_within(self, seconds: float, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """The same in at most so many seconds; then its worker is killed and the future raises TaskTimeoutError."""
         return self._threads.submit(self._call, self._aborts, seconds, fn, args)
 
-    def _call(self, aborts: int, seconds: float | None, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _call(
+        self, aborts: int, seconds: float | None, fn: Callable[..., Any], args: tuple[Any, ...]
+    ) -> Any:
         if not hasattr(self._local, "process"):
             self._local.process = WorkerProcess(self.threads)
             self._processes.append(self._local.process)
@@ -120,7 +124,7 @@ class DaskExecutor:
 
 
 class RayExecutor:
-    """A Ray cluster; ``address`` as in ``ray.init``, one CPU a trial."""
+    """A Ray cluster; ``address`` as in ``ray.init``, one CPU per trial."""
 
     def __init__(self, address: str | None = None, *, in_flight: int | None = None) -> None:
         self._ray = require("ray", "ray")
@@ -140,9 +144,12 @@ def as_executor(executor: Any) -> AnyExecutor:
     if not callable(getattr(executor, "submit", None)):
         raise InputError(
             f"executor must have a method submit(function, *args), got {type(executor).__name__}. "
-            "Pass LocalExecutor(), SerialExecutor(), DaskExecutor(), RayExecutor() or a concurrent.futures executor."
+            "Pass LocalExecutor(), SerialExecutor(), DaskExecutor(), RayExecutor() or a "
+            "concurrent.futures executor."
         )
-    found: AnyExecutor = DaskExecutor(executor) if type(executor).__module__.startswith("distributed.") else executor
+    found: AnyExecutor = (
+        DaskExecutor(executor) if type(executor).__module__.startswith("distributed.") else executor
+    )
     return found
 
 
@@ -152,7 +159,9 @@ def in_flight(executor: AnyExecutor, workers: int | None) -> int:
         return 1
     if workers is not None:
         return 2 * at_least_one("workers", workers)
-    return int(getattr(executor, "in_flight", 0)) or 2 * int(getattr(executor, "_max_workers", available_cores()))
+    return int(getattr(executor, "in_flight", 0)) or 2 * int(
+        getattr(executor, "_max_workers", available_cores())
+    )
 
 
 def _apply(fn: Callable[..., Any], *args: Any) -> Any:

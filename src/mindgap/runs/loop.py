@@ -1,7 +1,5 @@
 """Drive: keep an executor busy with trials and commit each outcome as it comes."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -12,9 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor
 from typing import Any
 
-from mindgap.core.errors import InputError, MindgapError
-from mindgap.core.progress import Progress
-from mindgap.core.study import Study, Trial
+from mindgap.core import InputError, MindgapError, Progress, Study, Trial
 from mindgap.runs.executors import AnyExecutor, AnyFuture
 from mindgap.runs.process import WorkerLostError
 from mindgap.runs.store import Store
@@ -38,7 +34,13 @@ class Drive:
     """One run over some jobs; ``run`` returns whether Ctrl-C ended it."""
 
     def __init__(
-        self, study: Study, jobs: Iterable[Job], store: Store, executor: AnyExecutor, depth: int, progress: Progress
+        self,
+        study: Study,
+        jobs: Iterable[Job],
+        store: Store,
+        executor: AnyExecutor,
+        depth: int,
+        progress: Progress,
     ) -> None:
         self._study, self._store, self._executor, self._depth = study, store, executor, depth
         self._progress = progress
@@ -77,7 +79,8 @@ class Drive:
             return self._executor.submit(run_trial, self._study, job.trial)
         except BrokenExecutor as error:
             raise MindgapError(
-                f"The executor must accept trials, got: {one_line(error)}. Finished trials are kept: pass a new "
+                f"The executor must accept trials, got: {one_line(error)}. Finished trials are "
+                "kept: pass a new "
                 "executor (LocalExecutor replaces dead workers) and sweep again."
             ) from error
 
@@ -122,19 +125,24 @@ class Drive:
     def _abort(self, futures: list[AnyFuture]) -> None:
         abort: Any = getattr(self._executor, "abort", None)
         deadline = time.monotonic() + _PATIENCE
-        while abort is not None and not all(f.done() for f in futures) and time.monotonic() < deadline:
+        while (
+            abort is not None and not all(f.done() for f in futures) and time.monotonic() < deadline
+        ):
             abort()
             time.sleep(0.02)
 
 
 def _poison(error: Exception) -> Outcome:
     reason = str(error) if isinstance(error, WorkerLostError) else one_line(error)
-    return Outcome(status="failed", error=f"WorkerLost: the trial was given up after {ATTEMPTS} attempts, {reason}")
+    return Outcome(
+        status="failed",
+        error=f"WorkerLost: the trial was given up after {ATTEMPTS} attempts, {reason}",
+    )
 
 
 def _finished(future: AnyFuture) -> Outcome | None:
-    cancelled: Any = getattr(future, "cancelled", bool)
-    if future.done() and not cancelled():
+    canceled: Any = getattr(future, "canceled", bool)
+    if future.done() and not canceled():
         with contextlib.suppress(Exception):
             outcome: Outcome = future.result()
             return outcome

@@ -1,7 +1,5 @@
 """Process: the driver's end of one worker, which is started when needed and replaced when it dies."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -16,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from typing import Any
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 from mindgap.runs.worker import home_of, receive, send
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from mindgap.runs.worker import main; main()"
@@ -65,7 +63,11 @@ class WorkerProcess:
         return value
 
     def call_within(
-        self, seconds: float, function: Callable[..., Any], *args: Any, wanted: Callable[[], bool] = lambda: True
+        self,
+        seconds: float,
+        function: Callable[..., Any],
+        *args: Any,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> Any:
         """The same in at most so many seconds, not counting the time it takes to load what ``args`` need."""
         self.call(_nothing, *args, wanted=wanted)
@@ -86,7 +88,9 @@ class WorkerProcess:
     def _sent(self, task: bytes, wanted: Callable[[], bool]) -> subprocess.Popen[bytes]:
         for _ in range(_STARTS):
             process = self._running()
-            if not wanted():  # asked after the start, so that a kill before it and one after it are both seen
+            if (
+                not wanted()
+            ):  # asked after the start, so that a kill before it and one after it are both seen
                 raise WorkerLostError("its task was aborted before it began")
             assert process.stdin is not None
             try:
@@ -108,7 +112,10 @@ class WorkerProcess:
                 _reply(self._process)
                 return self._process
         code = self._ended()
-        raise InputError(f"A worker process must start, got five that did not (the last one {_end(code)}). {_GUARD}.")
+        raise InputError(
+            f"A worker process must start, got five that did not (the last one {_end(code)}). "
+            f"{_GUARD}."
+        )
 
     def _ended(self) -> int:
         process, self._process = self._process, None
@@ -129,7 +136,8 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
         raise
     except Exception as error:
         raise InputError(
-            f"What runs in a worker must be picklable, got: {' '.join(str(error).split())}. Define it at the top "
+            f"What runs in a worker must be picklable, got: {' '.join(str(error).split())}. "
+            "Define it at the top "
             "level of a module, or pass executor=SerialExecutor()."
         ) from error
     return pickle.dumps((home_of(args[0] if args else None), payload))
@@ -177,4 +185,6 @@ def _pause(deadline: float) -> float:
 def _end(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
-    return f"was killed by {signal.Signals(-code).name}" + (" (out of memory?)" if code == -9 else "")
+    return f"was killed by {signal.Signals(-code).name}" + (
+        " (out of memory?)" if code == -9 else ""
+    )

@@ -3,20 +3,24 @@
 Page: Markdown made from saved results; every number on it comes from the file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mindgap.core.errors import InputError, UnknownNameError
-from mindgap.core.files import write_whole
-from mindgap.core.plain import ordered, plain, restored
-from mindgap.core.spec import REGISTRY, Spec
-from mindgap.core.study import Trial
-from mindgap.core.table import Table
+from mindgap.core import (
+    InputError,
+    Spec,
+    Table,
+    Trial,
+    UnknownNameError,
+    ordered,
+    plain,
+    restored,
+    write_whole,
+)
+from mindgap.core.spec import REGISTRY
 from mindgap.runs.store import StoredTrial
 from mindgap.runs.sweep import Sweep
 from mindgap.runs.trial_id import version_of
@@ -28,7 +32,10 @@ _NEEDED = ("study", "fields", "expected", "trials", "table", "versions", "cost",
 
 def save_results(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
     """Write study, trials, records, table, versions and cost of a sweep to a JSON file, whole or not at all."""
-    return write_whole(path, json.dumps(plain(as_results(sweep)), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    return write_whole(
+        path,
+        json.dumps(plain(as_results(sweep)), indent=1, allow_nan=False, ensure_ascii=False) + "\n",
+    )
 
 
 def as_results(sweep: Sweep) -> dict[str, Any]:
@@ -44,7 +51,10 @@ def as_results(sweep: Sweep) -> dict[str, Any]:
         "trials": [_trial(trial, row) for trial, row in zip(sweep.trials, sweep.rows, strict=True)],
         "versions": {name: _distinct(rows, name) for name in ("mindgap", "torch", "python")},
         "code": version_of(sweep.study),
-        "cost": {name: sum(getattr(row, name) for row in rows) for name in ("wall_seconds", "cpu_seconds")},
+        "cost": {
+            name: sum(getattr(row, name) for row in rows)
+            for name in ("wall_seconds", "cpu_seconds")
+        },
         "date": now(),
     }
 
@@ -54,9 +64,13 @@ def load_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         data = restored(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{path} must be a file of results, got: {error.strerror}. Check the path.") from error
+        raise InputError(
+            f"{path} must be a file of results, got: {error.strerror}. Check the path."
+        ) from error
     except ValueError as error:
-        raise InputError(f"{path} must be a JSON file of results, got: {error}. Save the sweep again.") from error
+        raise InputError(
+            f"{path} must be a JSON file of results, got: {error}. Save the sweep again."
+        ) from error
     return _checked(data, path)
 
 
@@ -77,7 +91,11 @@ def _trial(trial: Trial, row: StoredTrial | None) -> dict[str, Any]:
     if row is None:
         return head | {"status": "missing"}
     tail = {"record": row.record} if row.status == "done" else {"error": row.error}
-    return head | {"status": row.status, "wall_seconds": row.wall_seconds, "cpu_seconds": row.cpu_seconds} | tail
+    return (
+        head
+        | {"status": row.status, "wall_seconds": row.wall_seconds, "cpu_seconds": row.cpu_seconds}
+        | tail
+    )
 
 
 def _distinct(rows: list[StoredTrial], name: str) -> list[str]:
@@ -85,18 +103,30 @@ def _distinct(rows: list[StoredTrial], name: str) -> list[str]:
 
 
 def _checked(data: Any, path: str | os.PathLike[str]) -> dict[str, Any]:
-    missing = [name for name in _NEEDED if name not in data] if isinstance(data, dict) else list(_NEEDED)
+    missing = (
+        [name for name in _NEEDED if name not in data] if isinstance(data, dict) else list(_NEEDED)
+    )
     if missing:
-        raise InputError(f"{path} must hold results of a sweep, got no {missing[0]!r} in it. Save the sweep again.")
+        raise InputError(
+            f"{path} must hold results of a sweep, got no {missing[0]!r} in it. Save the sweep "
+            "again."
+        )
     if data.get("schema") != SCHEMA:
-        raise InputError(f"{path} must have schema {SCHEMA}, got {data.get('schema')!r}. Upgrade mindgap.")
+        raise InputError(
+            f"{path} must have schema {SCHEMA}, got {data.get('schema')!r}. Upgrade mindgap."
+        )
     return dict(data)
 
 
 def results_page(results: Mapping[str, Any]) -> str:
     """A page with the study's words, its table and notes, the paper's numbers, the cost and the provenance."""
     table = table_of(results)
-    parts = [f"# {table.title}", *_words(results["study"]), table.to_markdown(), *_expected(results["expected"])]
+    parts = [
+        f"# {table.title}",
+        *_words(results["study"]),
+        table.to_markdown(),
+        *_expected(results["expected"]),
+    ]
     return "\n\n".join([*parts, *_incomplete(results["trials"]), _provenance(results)]) + "\n"
 
 
@@ -112,7 +142,7 @@ def _registered(name: str) -> type[Spec] | None:
     known = REGISTRY.get("study", {}).get(name)
     if known is not None:
         return known
-    from mindgap.core.registry import find
+    from mindgap.core import find
 
     try:
         return find(name, "study")
@@ -127,11 +157,17 @@ def _cites(study: type[Spec]) -> str:
 def _expected(expected: Mapping[str, Any]) -> list[str]:
     if not expected:
         return []
-    return ["## The paper's numbers", "\n".join(f"- {name}: {value:g}" for name, value in expected.items())]
+    return [
+        "## The paper's numbers",
+        "\n".join(f"- {name}: {value:g}" for name, value in expected.items()),
+    ]
 
 
 def _incomplete(trials: list[Mapping[str, Any]]) -> list[str]:
-    counts = {status: sum(trial["status"] == status for trial in trials) for status in ("failed", "missing")}
+    counts = {
+        status: sum(trial["status"] == status for trial in trials)
+        for status in ("failed", "missing")
+    }
     if not any(counts.values()):
         return []
     text = f"**Incomplete**: of {len(trials)} trials {counts['failed']} failed and {counts['missing']} were not run."
@@ -141,12 +177,14 @@ def _incomplete(trials: list[Mapping[str, Any]]) -> list[str]:
 
 def _provenance(results: Mapping[str, Any]) -> str:
     done = sum(trial["status"] == "done" for trial in results["trials"])
-    versions = [f"{name} {', '.join(found)}" for name, found in results["versions"].items() if any(found)]
+    versions = [
+        f"{name} {', '.join(found)}" for name, found in results["versions"].items() if any(found)
+    ]
     lines = [
         f"- Study: `{results['study']}` with `{ordered(results['fields'])}`",
         f"- Trials: {done} finished of {len(results['trials'])}",
         f"- Cost: {duration(results['cost']['wall_seconds'])} in workers, "
-        f"{duration(results['cost']['cpu_seconds'])} of processor time",
+        f"{duration(results['cost']['cpu_seconds'])} of CPU time",
         f"- Versions: {'; '.join(versions)}; code `{results.get('code', 'unknown')}`",
         f"- Date: {results['date'][:10]}",
     ]

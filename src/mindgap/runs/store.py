@@ -3,8 +3,6 @@
 Export: stored trials as CSV or JSON, for a spreadsheet or another tool.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import dataclasses
@@ -17,10 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from mindgap.core.errors import InputError
-from mindgap.core.files import unwritable, write_whole
-from mindgap.core.plain import plain, restored
-from mindgap.core.study import Study, Trial
+from mindgap.core import InputError, Study, Trial, plain, restored, write_whole
+from mindgap.core.files import unwritable
 from mindgap.runs.trial_id import fields_of, parameters_of, seed_of, trial_ids
 from mindgap.runs.work import Outcome, Status
 
@@ -64,7 +60,8 @@ class StoredTrial:
 _COLUMNS = tuple(field.name for field in dataclasses.fields(StoredTrial))
 _MARKS = ", ".join("?" * len(_COLUMNS))
 _RENEW = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
-# A finished trial is never overwritten, so two drivers on one file cannot make two results; a failed one may be.
+# A finished trial is never overwritten, so two drivers on one file cannot make two results; a
+# failed one may be.
 _ADD = (
     f"INSERT INTO trials ({', '.join(_COLUMNS)}) VALUES ({_MARKS}) "  # noqa: S608  (names of our own columns)
     f"ON CONFLICT (id) DO UPDATE SET {_RENEW} WHERE trials.status = 'failed'"
@@ -74,8 +71,8 @@ _ADD = (
 class Store:
     """Finished trials in one SQLite file (``":memory:"`` for none), safe for several drivers at once.
 
-    Every trial is its own transaction with ``synchronous=FULL``: neither a killed process nor a power cut loses a
-    finished one.
+    Every trial is its own transaction with ``synchronous=FULL``: neither a killed process nor a
+    power cut loses a finished one.
 
     >>> with Store(":memory:") as store:
     ...     len(store.records())
@@ -106,7 +103,11 @@ class Store:
         if not isinstance(study, Study):
             return self._rows(study)
         known = {row.id: row for row in self._rows(study.name)}
-        return [known[key] for key in dict.fromkeys(trial_ids(study, list(study.trials()))) if key in known]
+        return [
+            known[key]
+            for key in dict.fromkeys(trial_ids(study, list(study.trials())))
+            if key in known
+        ]
 
     def export(self, path: str | os.PathLike[str], study: str | Study | None = None) -> Path:
         """Write rows to a ``.csv`` or ``.json`` file."""
@@ -138,7 +139,9 @@ class Store:
 
 def _row(values: tuple[Any, ...]) -> StoredTrial:
     row = dict(zip(_COLUMNS, values, strict=True))
-    return StoredTrial(**row | {name: restored(row[name]) for name in _JSON if row[name] is not None})
+    return StoredTrial(
+        **row | {name: restored(row[name]) for name in _JSON if row[name] is not None}
+    )
 
 
 def _connect(path: str | Path) -> sqlite3.Connection:
@@ -151,7 +154,9 @@ def _connect(path: str | Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: str | Path) -> None:
-    connection.execute("BEGIN")  # one snapshot, or another driver could create the table between two questions
+    connection.execute(
+        "BEGIN"
+    )  # one snapshot, or another driver could create the table between two questions
     _check(connection, path)
     connection.execute("COMMIT")
     _patiently(connection, "PRAGMA journal_mode = WAL")
@@ -179,14 +184,18 @@ def _patiently(connection: sqlite3.Connection, statement: str) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: str | Path) -> None:
-    version, application = (connection.execute(f"PRAGMA {n}").fetchone()[0] for n in ("user_version", "application_id"))
+    version, application = (
+        connection.execute(f"PRAGMA {n}").fetchone()[0] for n in ("user_version", "application_id")
+    )
     if application not in (0, _APPLICATION) or (application == 0 and _tables(connection)):
         raise InputError(
-            f"{path} must be a file of mindgap's runs, got another program's database. Choose another path."
+            f"{path} must be a file of mindgap's runs, got another program's database. Choose "
+            "another path."
         )
     if version > SCHEMA:
         raise InputError(
-            f"{path} must have schema {SCHEMA} or older, got {version}. Upgrade mindgap or choose a new path."
+            f"{path} must have schema {SCHEMA} or older, got {version}. Upgrade mindgap or choose "
+            "a new path."
         )
     damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if damage != "ok":
@@ -199,19 +208,26 @@ def _tables(connection: sqlite3.Connection) -> bool:
 
 def _damaged(path: str | Path, detail: object) -> InputError:
     text = " ".join(str(detail).split())
-    return InputError(f"{path} must be an intact SQLite file, got: {text}. Move it away or restore a copy.")
+    return InputError(
+        f"{path} must be an intact SQLite file, got: {text}. Move it away or restore a copy."
+    )
 
 
 def _sentence(path: str | Path, error: sqlite3.Error) -> InputError:
     text = str(error)
     if "locked" in text or "busy" in text:
         return InputError(
-            f"{path} must be free to write, got: {text}. Wait for the other process or choose another path."
+            f"{path} must be free to write, got: {text}. Wait for the other process or choose "
+            "another path."
         )
     if "full" in text:
-        return InputError(f"{path} must have room to grow, got: {text}. Free some space and run again.")
+        return InputError(
+            f"{path} must have room to grow, got: {text}. Free some space and run again."
+        )
     if "unable to open" in text or "readonly" in text:
-        return InputError(f"{path} must be a file that can be written, got: {text}. Choose another path.")
+        return InputError(
+            f"{path} must be a file that can be written, got: {text}. Choose another path."
+        )
     return _damaged(path, text)
 
 
@@ -223,17 +239,22 @@ def export(rows: Sequence[StoredTrial], path: str | os.PathLike[str]) -> Path:
     writers = {".csv": to_csv, ".json": to_json}
     suffix = Path(path).suffix.lower()
     if suffix not in writers:
-        raise InputError(f"The file to export to must end in .csv or .json, got {str(path)!r}. Rename it.")
+        raise InputError(
+            f"The file to export to must end in .csv or .json, got {str(path)!r}. Rename it."
+        )
     return write_whole(path, writers[suffix](rows))
 
 
 def to_json(rows: Sequence[StoredTrial]) -> str:
     """A list of objects in strict JSON."""
-    return json.dumps([plain(dataclasses.asdict(row)) for row in rows], indent=1, allow_nan=False) + "\n"
+    return (
+        json.dumps([plain(dataclasses.asdict(row)) for row in rows], indent=1, allow_nan=False)
+        + "\n"
+    )
 
 
 def to_csv(rows: Sequence[StoredTrial]) -> str:
-    """One line a trial; parameters and record are spread over columns, nested values stay JSON."""
+    """One line per trial; parameters and record are spread over columns, nested values stay JSON."""
     flat = [_flat(row) for row in rows]
     columns = list(dict.fromkeys(name for line in flat for name in line))
     text = io.StringIO()

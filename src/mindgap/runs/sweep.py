@@ -3,8 +3,6 @@
 Where the runs are kept by default.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -12,10 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from mindgap.core.errors import InputError
-from mindgap.core.progress import Progress
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import InputError, Progress, Record, Study, Table, Trial
 from mindgap.runs.executors import AnyExecutor, LocalExecutor, as_executor, in_flight
 from mindgap.runs.loop import Drive, Job
 from mindgap.runs.store import Store, StoredTrial
@@ -36,8 +31,9 @@ def default_store() -> Path:
 class Sweep:
     """What the store holds of a study after a sweep.
 
-    ``rows`` has one entry a trial, in the order of ``trials``, None where nothing is known yet. ``done`` trials were
-    run by this call, ``resumed`` ones were in the store before, ``failed`` ones raised or killed their workers.
+    ``rows`` has one entry per trial, in the order of ``trials``, None where nothing is known yet.
+    ``done`` trials were run by this call, ``resumed`` ones were in the store before, ``failed``
+    ones raised or killed their workers.
     """
 
     study: Study
@@ -50,7 +46,11 @@ class Sweep:
     def records(self) -> list[tuple[Trial, Record]]:
         """The finished trials and their records, in the order of ``trials``."""
         pairs = zip(self.trials, self.rows, strict=True)
-        return [(trial, row.record) for trial, row in pairs if row is not None and row.record is not None]
+        return [
+            (trial, row.record)
+            for trial, row in pairs
+            if row is not None and row.record is not None
+        ]
 
     @property
     def failures(self) -> list[tuple[Trial, StoredTrial]]:
@@ -82,15 +82,28 @@ class Sweep:
     def table(self) -> Table:
         """The study's own summary of the finished trials."""
         if not self.records:
-            raise InputError(f"The table of {self.study.name} needs a finished trial, got none. {self._advice()}")
+            raise InputError(
+                f"The table of {self.study.name} needs a finished trial, got none. {self._advice()}"
+            )
         return self.study.summarize(self.records)
 
     def __str__(self) -> str:
-        parts = [f"{self.done} done", f"{self.resumed} resumed", f"{self.failed} failed", f"{self.missing} to run"]
-        return f"{self.study.name}: {', '.join(parts)}" + (" (interrupted)" if self.interrupted else "")
+        parts = [
+            f"{self.done} done",
+            f"{self.resumed} resumed",
+            f"{self.failed} failed",
+            f"{self.missing} to run",
+        ]
+        return f"{self.study.name}: {', '.join(parts)}" + (
+            " (interrupted)" if self.interrupted else ""
+        )
 
     def _advice(self) -> str:
-        return f"The first failure was: {self.failures[0][1].error}" if self.failures else "Sweep again."
+        return (
+            f"The first failure was: {self.failures[0][1].error}"
+            if self.failures
+            else "Sweep again."
+        )
 
 
 def sweep(
@@ -106,10 +119,11 @@ def sweep(
     """Run the trials of ``study`` that the store lacks and return everything it then holds of the study.
 
     ``store`` is a path, a :class:`Store` or ``":memory:"``; by default ``$MINDGAP_RUNS``, else
-    ``~/.cache/mindgap/runs.sqlite``. ``executor`` is a :class:`LocalExecutor` of ``workers`` processes unless given.
-    At most ``limit`` trials are run. A trial that failed before is run again unless ``retry_failed`` is false: what
-    failed for want of memory or data should not stay failed. Ctrl-C ends the sweep at once, keeps what is finished
-    and returns it with ``interrupted=True``; the next call goes on from there.
+    ``~/.cache/mindgap/runs.sqlite``. ``executor`` is a :class:`LocalExecutor` of ``workers``
+    processes unless given. At most ``limit`` trials are run. A trial that failed before is run
+    again unless ``retry_failed`` is false: what failed for want of memory or data should not stay
+    failed. Ctrl-C ends the sweep at once, keeps what is finished and returns it with
+    ``interrupted=True``; the next call goes on from there.
     """
     _check(study, limit)
     trials = tuple(study.trials())
@@ -118,7 +132,9 @@ def sweep(
         before = _known(kept, study)
         jobs = _jobs(ids, trials, before, retry_failed)[:limit]
         resumed = sum(_is_done(before.get(key)) for key in ids)
-        with Progress(resumed + len(jobs), done=resumed, unit="trial", title=study.name, shown=progress) as bar:
+        with Progress(
+            resumed + len(jobs), done=resumed, unit="trial", title=study.name, shown=progress
+        ) as bar:
             interrupted = Drive(study, jobs, kept, chosen, in_flight(chosen, workers), bar).run()
         after = _known(kept, study)
     rows = tuple(after.get(key) for key in ids)
@@ -127,11 +143,17 @@ def sweep(
 
 def _check(study: Study, limit: int | None) -> None:
     if not isinstance(study, Study):
-        raise InputError(f"study must be an instance of a Study, got {study!r}. Pass MyStudy(), not its name or class.")
+        raise InputError(
+            f"study must be an instance of a Study, got {study!r}. Pass MyStudy(), not its name "
+            "or class."
+        )
     if limit is not None and limit < 0:
         raise InputError(f"limit must be 0 or more, got {limit}. Leave it out to run all trials.")
     if LOADING.is_set():
-        raise InputError("A sweep must not start while a script is imported. Guard it with if __name__ == '__main__'.")
+        raise InputError(
+            "A sweep must not start while a script is imported. Guard it with if __name__ == "
+            "'__main__'."
+        )
 
 
 def _known(store: Store, study: Study) -> dict[str, StoredTrial]:
@@ -142,10 +164,16 @@ def _is_done(row: StoredTrial | None) -> bool:
     return row is not None and row.status == "done"
 
 
-def _jobs(ids: list[str], trials: tuple[Trial, ...], known: dict[str, StoredTrial], retry_failed: bool) -> list[Job]:
+def _jobs(
+    ids: list[str], trials: tuple[Trial, ...], known: dict[str, StoredTrial], retry_failed: bool
+) -> list[Job]:
     """What is left to do, equal trials once."""
     wanted = dict(zip(ids, trials, strict=True))
-    left = [key for key in wanted if key not in known or (retry_failed and known[key].status == "failed")]
+    left = [
+        key
+        for key in wanted
+        if key not in known or (retry_failed and known[key].status == "failed")
+    ]
     return [Job(key, wanted[key]) for key in left]
 
 

@@ -1,11 +1,11 @@
 """Trial id: equal if and only if the same code would do the same work.
 
-Code version: a hash of the source that a study runs, found by reading imports, without importing anything.
+Code version: a hash of the source that a study runs, found by reading imports, without importing
+anything.
 
-Comments, layout and docstrings do not count, so polishing words does not throw away computed trials.
+Comments, layout and docstrings do not count, so polishing words does not throw away computed
+trials.
 """
-
-from __future__ import annotations
 
 import ast
 import functools
@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mindgap._version import __version__
-from mindgap.core.errors import InputError
-from mindgap.core.plain import canonical
-from mindgap.core.study import Study, Trial
+from mindgap.core import InputError, Study, Trial, canonical
 
 HOUSE = "mindgap"
 _REGISTRY = "mindgap.core.registry"
@@ -30,8 +28,9 @@ _ROOMS = ("mindgap.measures", "mindgap.bounds", "mindgap.remedies")
 def code_version(module: str) -> str:
     """Hash of mindgap's version, the module's source, and all followed sources that it imports, directly or not.
 
-    Followed are ``mindgap.*``, the module's own top-level package, and plain files beside a top-level module.
-    A package that is imported as such counts with its whole folder, because it may import its siblings dynamically.
+    Followed are ``mindgap.*``, the module's own top-level package, and plain files beside a
+    top-level module. A package that is imported as such counts with its whole folder, because it
+    may import its siblings dynamically.
 
     >>> code_version("mindgap.core.table") == code_version("mindgap.core.table")
     True
@@ -45,11 +44,15 @@ def code_version(module: str) -> str:
 def bytecode(cls: type) -> str:
     """Hash of a class's methods, for one that was typed into a session and has no file."""
     functions = [value for value in vars(cls).values() if isinstance(value, types.FunctionType)]
-    return hashlib.sha256(repr([_instructions(function.__code__) for function in functions]).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        repr([_instructions(function.__code__) for function in functions]).encode()
+    ).hexdigest()[:16]
 
 
 def _instructions(code: types.CodeType) -> list[object]:
-    constants = [_instructions(item) if isinstance(item, types.CodeType) else item for item in code.co_consts]
+    constants = [
+        _instructions(item) if isinstance(item, types.CodeType) else item for item in code.co_consts
+    ]
     return [code.co_name, code.co_code, code.co_names, constants]
 
 
@@ -198,7 +201,9 @@ def trial_ids(study: Study, trials: list[Trial]) -> list[str]:
 def version_of(study: Study) -> str:
     """The version of the code that a study runs."""
     module = type(study).__module__
-    return code_version(module) if reachable(module) else code_version(module) + bytecode(type(study))
+    return (
+        code_version(module) if reachable(module) else code_version(module) + bytecode(type(study))
+    )
 
 
 def fields_of(study: Study) -> str:
@@ -219,8 +224,15 @@ def parameters_of(trial: Trial) -> str:
 def seed_of(trial: Trial) -> int:
     """The seed as a plain integer of 64 bits."""
     seed: Any = trial.seed
-    if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= int(seed) <= _LARGEST_SEED:
-        raise InputError(f"The seed of a trial must be an integer from 0 to 2**63 - 1, got {seed!r}. Pass such a one.")
+    if (
+        isinstance(seed, bool)
+        or not hasattr(seed, "__index__")
+        or not 0 <= int(seed) <= _LARGEST_SEED
+    ):
+        raise InputError(
+            f"The seed of a trial must be an integer from 0 to 2**63 - 1, got {seed!r}. Pass such "
+            "a one."
+        )
     return int(seed)
 
 

@@ -1,7 +1,5 @@
 """Work: run one trial, here or in a worker, and wrap what came of it and what it cost."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime as dt
 import functools
@@ -13,9 +11,7 @@ import traceback
 from typing import Literal
 
 from mindgap._version import __version__
-from mindgap.core.errors import InputError
-from mindgap.core.plain import ordered
-from mindgap.core.study import Record, Study, Trial
+from mindgap.core import InputError, Record, Study, Trial, ordered
 
 Status = Literal["done", "failed"]
 _LONGEST_ERROR = 500

@@ -1,12 +1,10 @@
 """Worker: the program of a fresh Python process that runs what the driver sends, one task at a time.
 
-It is started by ``mindgap.runs.process`` and speaks over its standard input and output. It ends as soon as the driver
-does, and takes no notice of Ctrl-C, which is the driver's business.
+It is started by ``mindgap.runs.process`` and speaks over its standard input and output. It ends as
+soon as the driver does, and takes no notice of Ctrl-C, which is the driver's business.
 
 Frames: messages of a known length over a pipe.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -22,7 +20,7 @@ import threading
 import time
 from typing import IO, Any
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 
 _LENGTH = struct.Struct("!Q")
 
@@ -59,7 +57,9 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
     return b"".join(pieces)
 
 
-LOADING = threading.Event()  # set while a user's script is read in; a sweep must not start from there
+LOADING = (
+    threading.Event()
+)  # set while a user's script is read in; a sweep must not start from there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,9 @@ def main() -> None:
     send(sink, b"ready")
     while True:
         task = tasks.get()
-        send(sink, b"begun")  # a worker that dies before was idle, and another one may take the task
+        send(
+            sink, b"begun"
+        )  # a worker that dies before was idle, and another one may take the task
         send(sink, _answer(task))
 
 

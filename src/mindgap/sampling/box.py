@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, integer
 from mindgap.ops.mixture.points import as_numbers, as_rows
 
 
@@ -64,15 +63,21 @@ class Box(Domain):
     low: tuple[float, ...]
     high: tuple[float, ...]
 
-    def __init__(self, low: Sequence[float] | float | Tensor, high: Sequence[float] | float | Tensor) -> None:
+    def __init__(
+        self, low: Sequence[float] | float | Tensor, high: Sequence[float] | float | Tensor
+    ) -> None:
         object.__setattr__(self, "low", _corner(low, "low"))
         object.__setattr__(self, "high", _corner(high, "high"))
         if len(self.low) != len(self.high):
             raise InputError(
-                f"low and high must be equally long, got {len(self.low)} and {len(self.high)}. Pass one number an axis."
+                f"low and high must be equally long, got {len(self.low)} and {len(self.high)}. "
+                "Pass one number per axis."
             )
         if not all(low < high for low, high in zip(self.low, self.high, strict=True)):
-            raise InputError(f"low must be below high, got {list(self.low)} and {list(self.high)}. Exchange them.")
+            raise InputError(
+                f"low must be below high, got {list(self.low)} and {list(self.high)}. Exchange "
+                "them."
+            )
 
     @classmethod
     def unit(cls, dimension: int) -> Box:
@@ -90,7 +95,9 @@ class Box(Domain):
     @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:
         """Both corners as tensors."""
-        return torch.tensor(self.low, dtype=torch.float64), torch.tensor(self.high, dtype=torch.float64)
+        return torch.tensor(self.low, dtype=torch.float64), torch.tensor(
+            self.high, dtype=torch.float64
+        )
 
     @property
     def volume(self) -> float:
@@ -102,7 +109,9 @@ class Box(Domain):
 
     def uniform(self, count: int, generator: torch.Generator) -> Tensor:
         return self.from_unit(
-            torch.rand(integer("count", count), self.dimension, dtype=torch.float64, generator=generator)
+            torch.rand(
+                integer("count", count), self.dimension, dtype=torch.float64, generator=generator
+            )
         )
 
     def to_unit(self, points: Any) -> Tensor:
@@ -127,5 +136,8 @@ class Box(Domain):
 def _corner(values: Sequence[float] | float | Tensor, name: str) -> tuple[float, ...]:
     corner = as_numbers(values, name).reshape(-1)
     if len(corner) == 0 or not bool(corner.isfinite().all()):
-        raise InputError(f"{name} must be one finite number a coordinate, got {values!r}. Bound every coordinate.")
+        raise InputError(
+            f"{name} must be one finite number a coordinate, got {values!r}. Bound every "
+            "coordinate."
+        )
     return tuple(corner.tolist())

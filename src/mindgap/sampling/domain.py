@@ -1,7 +1,5 @@
 """Domains: the sets inside which a function is evaluated, as boxes, simplices, products and anything with a rule."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -10,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import choice, integer, number
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, integer, number
 from mindgap.ops.mixture.points import as_rows
 from mindgap.ops.rejection import LIMIT, Accepted, Contains, accept, mask
 from mindgap.sampling.box import Box, Domain
@@ -25,8 +22,9 @@ ROUNDING = 1e-12
 class Simplex(Domain):
     """Parts of a whole: coordinates of at least 0 that sum to at most ``total``.
 
-    What is missing to ``total`` is one part more, so n fractions that sum to one are a simplex of dimension n - 1. In
-    n coordinates they would be a set without volume, which no draw from a density ever hits.
+    What is missing to ``total`` is one part more, so n fractions that sum to one are a simplex of
+    dimension n - 1. In n coordinates they would be a set without volume, which no draw from a
+    density ever hits.
 
     >>> Simplex(2).contains([[0.2, 0.3], [0.7, 0.7]])
     tensor([ True, False])
@@ -38,7 +36,9 @@ class Simplex(Domain):
     def __post_init__(self) -> None:
         integer("size", self.size, 1)
         if not number("total", self.total) > 0:
-            raise InputError(f"total must be a number above 0, got {self.total}. Use 1 for fractions.")
+            raise InputError(
+                f"total must be a number above 0, got {self.total}. Use 1 for fractions."
+            )
 
     @property
     def box(self) -> Box:
@@ -80,7 +80,10 @@ class Product(Domain):
     def __post_init__(self) -> None:
         object.__setattr__(self, "factors", tuple(self.factors))
         if not self.factors or not all(isinstance(factor, Domain) for factor in self.factors):
-            raise InputError(f"factors must be one domain or more, got {self.factors!r}. Pass for instance Box(0, 1).")
+            raise InputError(
+                f"factors must be one domain or more, got {self.factors!r}. Pass for instance "
+                "Box(0, 1)."
+            )
 
     @property
     def box(self) -> Box:
@@ -95,7 +98,9 @@ class Product(Domain):
     def contains(self, points: Any) -> Tensor:
         sizes = [factor.dimension for factor in self.factors]
         columns = as_rows(points, dimension=sum(sizes)).split(sizes, dim=1)
-        inside = [factor.contains(column) for factor, column in zip(self.factors, columns, strict=True)]
+        inside = [
+            factor.contains(column) for factor, column in zip(self.factors, columns, strict=True)
+        ]
         return torch.stack(inside).all(0)
 
     def uniform(self, count: int, generator: torch.Generator) -> Tensor:
@@ -109,8 +114,9 @@ class Product(Domain):
 class Where(Domain):
     """The points of a domain for which ``rule(points)`` is true.
 
-    ``rule`` gets points as a tensor of double precision, one a row, and returns one truth value a point. Draws are
-    those of ``inside`` that obey the rule; ``limit`` of them without enough success are an error.
+    ``rule`` gets points as a tensor of double precision, one a row, and returns one truth value a
+    point. Draws are those of ``inside`` that obey the rule; ``limit`` of them without enough
+    success are an error.
 
     >>> ring = Where(Box([-1, -1], [1, 1]), lambda points: (points**2).sum(1) > 0.5)
     >>> ring.contains([[0.0, 0.0], [0.9, 0.9]])
@@ -128,7 +134,9 @@ class Where(Domain):
     def contains(self, points: Any) -> Tensor:
         rows = as_rows(points, dimension=self.dimension)
         result = self.inside.contains(rows)
-        result[result.clone()] = mask(self.rule, rows[result])  # a rule need not make sense elsewhere
+        result[result.clone()] = mask(
+            self.rule, rows[result]
+        )  # a rule need not make sense elsewhere
         return result
 
     def uniform(self, count: int, generator: torch.Generator) -> Tensor:
@@ -139,13 +147,18 @@ class Where(Domain):
         advice = "Tighten the bounds around the rule, or raise limit."
         integer("count", count)
         return accept(
-            lambda size: self.inside.uniform(size, generator), self.rule, count, limit=self.limit, advice=advice
+            lambda size: self.inside.uniform(size, generator),
+            self.rule,
+            count,
+            limit=self.limit,
+            advice=advice,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Not possible: code does not go into a file of data."""
         raise InputError(
-            "A domain must be a Box, a Simplex or a Product of these to be saved, got one with a rule in Python. "
+            "A domain must be a Box, a Simplex or a Product of these to be saved, got one with a "
+            "rule in Python. "
             "Pass the domain again when you load."
         )
 
@@ -164,6 +177,7 @@ def from_dict(description: Mapping[str, Any]) -> Domain:
         return Box(**fields) if kind == "box" else Simplex(**fields)
     except (TypeError, KeyError) as error:
         raise InputError(
-            f"A {kind} must be described by the fields that to_dict writes, got {', '.join(fields) or 'none'}. Save it "
+            f"A {kind} must be described by the fields that to_dict writes, got "
+            f"{', '.join(fields) or 'none'}. Save it "
             "again."
         ) from error

@@ -1,10 +1,9 @@
-"""The journal of a sampling session: one line an event, on disk before anybody is told, never half a line lost.
+"""The journal of a sampling session: one line per event, on disk before anybody is told, never half a line lost.
 
-An append-only text file of JSON lines. A line counts once it ends in a newline, so whatever kills the writer leaves all
-earlier lines intact; the torn end is cut off at the next opening. A lock keeps a second writer out.
+An append-only text file of JSON lines. A line counts once it ends in a newline, so whatever kills
+the writer leaves all earlier lines intact; the torn end is cut off at the next opening. A lock
+keeps a second writer out.
 """
-
-from __future__ import annotations
 
 import contextlib
 import json
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 
 FORMAT = "mindgap-sampling-1"
 
@@ -29,7 +28,8 @@ class Journal:
             self._file: BinaryIO = self.path.open("a+b")
         except OSError as error:
             raise InputError(
-                f"{self.path} must be a file that can be written, got: {error.strerror}. Choose another path."
+                f"{self.path} must be a file that can be written, got: {error.strerror}. Choose "
+                "another path."
             ) from error
         try:
             _lock(self._file, self.path)
@@ -57,15 +57,18 @@ class Journal:
         first, *events = lines
         if first.get("format") != FORMAT:
             raise InputError(
-                f"{self.path} must be a sampling session, got another kind of file. Choose another path, or delete it."
+                f"{self.path} must be a sampling session, got another kind of file. Choose "
+                "another path, or delete it."
             )
         self.id = str(first.get("id", ""))
         changed = [name for name, value in settings.items() if first["settings"].get(name) != value]
         if changed:
             name = changed[0]
             raise InputError(
-                f"A session must go on with the settings it began with, got {name}={settings[name]!r} where "
-                f"{self.path} has {first['settings'].get(name)!r}. Pass that, or begin another session."
+                "A session must go on with the settings it began with, got "
+                f"{name}={settings[name]!r} where "
+                f"{self.path} has {first['settings'].get(name)!r}. Pass that, or begin another "
+                "session."
             )
         return events
 
@@ -78,9 +81,13 @@ class Journal:
         try:
             found = [json.loads(line) for line in whole.splitlines()]
         except ValueError as error:
-            raise InputError(f"{self.path} must hold one JSON object a line, got other text. Restore it.") from error
+            raise InputError(
+                f"{self.path} must hold one JSON object a line, got other text. Restore it."
+            ) from error
         if not all(isinstance(line, dict) for line in found):
-            raise InputError(f"{self.path} must hold one JSON object a line, got other text. Restore it.")
+            raise InputError(
+                f"{self.path} must hold one JSON object a line, got other text. Restore it."
+            )
         return found
 
 
@@ -90,7 +97,9 @@ def saved_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError), Path(path).expanduser().open("rb") as file:
         first = json.loads(file.readline())
     if not isinstance(first, dict) or first.get("format") != FORMAT:
-        raise InputError(f"{path} must be a sampling session, got none that can be read. Begin one first.")
+        raise InputError(
+            f"{path} must be a sampling session, got none that can be read. Begin one first."
+        )
     settings: dict[str, Any] = first["settings"]
     return settings
 
@@ -103,5 +112,6 @@ def _lock(file: BinaryIO, path: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise InputError(
-                f"{path} must be free, got a session that another process is writing. Wait for it, or stop it."
+                f"{path} must be free, got a session that another process is writing. Wait for "
+                "it, or stop it."
             ) from error

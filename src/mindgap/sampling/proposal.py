@@ -1,7 +1,5 @@
 """Where to evaluate next: draws from a density that follows the interest of the points known so far."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Literal, get_args
@@ -9,8 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import choice, integer, number
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, integer, number
 from mindgap.ops.mixture.fit import LARGEST_CHOICE, Mixture, choose_mixture, fit_mixture
 from mindgap.sampling.box import Domain
 
@@ -26,17 +23,19 @@ class Draw:
 
     ``density`` is one of
 
-    - ``"pool"``: uniform candidates, each with the interest of the known points around it, drawn in proportion;
-    - ``"exact"``: the same with the interest of every candidate computed from the function. More exact, and as dear as
-      the function's derivatives at ``pool`` times as many points;
-    - ``"mixture"``: a Gaussian mixture fitted to the known points, each weighted by its interest, cut off at the border
-      of the domain: the published algorithm. Once known points are no longer spread evenly, each also counts by the
-      share of the domain that lies nearest to it; else every round would crowd where the last one did.
+    - ``"pool"``: uniform candidates, each with the interest of the known points around it, drawn in
+        proportion;
+    - ``"exact"``: the same with the interest of every candidate computed from the function. More
+      exact, and as expensive as the function's derivatives at ``pool`` times as many points;
+    - ``"mixture"``: a Gaussian mixture fitted to the known points, each weighted by its interest,
+      cut off at the border of the domain: the published algorithm. Once known points are no longer
+      spread evenly, each also counts by the share of the domain that lies nearest to it; else every
+      round would crowd where the last one did.
 
-    Interest is often heavy-tailed, so that nearly all draws fall on few points; it is first capped at its quantile
-    ``cap`` and raised to the power ``temper``. ``cap=1, temper=1`` is interest as it stands. ``uniform_share`` of the
-    points are uniform: a safeguard where the interest is wrong. ``components`` counts a mixture's Gaussians; 0 leaves
-    the number, up to six, to BIC.
+    Interest is often heavy-tailed, so that nearly all draws fall on few points; it is first capped
+    at its quantile ``cap`` and raised to the power ``temper``. ``cap=1, temper=1`` is interest as
+    it stands. ``uniform_share`` of the points are uniform: a safeguard where the interest is wrong.
+    ``components`` counts a mixture's Gaussians; 0 leaves the number, up to six, to BIC.
     """
 
     density: Density = "pool"
@@ -49,10 +48,16 @@ class Draw:
 
     def __post_init__(self) -> None:
         choice("density", self.density, DENSITIES)
-        integer("pool", self.pool, 1), integer("components", self.components, 0), integer("restarts", self.restarts, 1)
+        (
+            integer("pool", self.pool, 1),
+            integer("components", self.components, 0),
+            integer("restarts", self.restarts, 1),
+        )
         number("uniform_share", self.uniform_share, 0, 1), number("temper", self.temper, 0, 1)
         if not number("cap", self.cap, 0, 1) > 0:
-            raise InputError(f"cap must be above 0, got {self.cap}. It is a quantile; 1 caps nothing.")
+            raise InputError(
+                f"cap must be above 0, got {self.cap}. It is a quantile; 1 caps nothing."
+            )
 
     def weights(self, interest: Tensor) -> Tensor:
         """Interest capped and tempered, the largest scaled to one; all equal where nothing is of interest.
@@ -87,7 +92,9 @@ class Draw:
                 weights = weights if even else weights * cell_shares(known, domain, random)
                 parts.insert(0, self._from_mixture(count - uniform, domain, known, weights, random))
             else:
-                parts.insert(0, self._from_pool(count - uniform, domain, known, interest, anywhere, random))
+                parts.insert(
+                    0, self._from_pool(count - uniform, domain, known, interest, anywhere, random)
+                )
         return torch.cat(parts)
 
     def mixture(self, known: Tensor, weights: Tensor, seed: int) -> Mixture:
@@ -96,13 +103,17 @@ class Draw:
         if self.components == 0:
             sizes = range(1, min(LARGEST_CHOICE, distinct) + 1)
             return choose_mixture(known, weights, sizes, restarts=self.restarts, seed=seed)
-        return fit_mixture(known, weights, min(self.components, distinct), restarts=self.restarts, seed=seed)
+        return fit_mixture(
+            known, weights, min(self.components, distinct), restarts=self.restarts, seed=seed
+        )
 
     def _from_mixture(
         self, count: int, domain: Domain, known: Tensor, weights: Tensor, random: torch.Generator
     ) -> Tensor:
         seed = int(torch.randint(2**31, (1,), generator=random))
-        return self.mixture(known, weights, seed).sample_inside(count, domain.contains, random).points
+        return (
+            self.mixture(known, weights, seed).sample_inside(count, domain.contains, random).points
+        )
 
     def _from_pool(
         self,
@@ -117,7 +128,8 @@ class Draw:
         if self.density == "exact":
             if anywhere is None:
                 raise InputError(
-                    "density='exact' must have a function whose interest can be computed anywhere, got none. Pass the "
+                    "density='exact' must have a function whose interest can be computed "
+                    "anywhere, got none. Pass the "
                     "function, or density='pool'."
                 )
             weights = self.weights(anywhere(candidates))
@@ -129,8 +141,8 @@ class Draw:
 def carried(weights: Tensor, known: Tensor, candidates: Tensor, domain: Domain) -> Tensor:
     """The weight of each candidate from the known points next to it, nearer ones counting more.
 
-    As many as a simplex has corners, by the inverse of the squared distance in units of the domain's box; at a known
-    point it is that point's weight.
+    As many as a simplex has corners, by the inverse of the squared distance in units of the
+    domain's box; at a known point it is that point's weight.
     """
     near = min(domain.dimension + 1, len(known))
     rows, others = domain.box.to_unit(known), domain.box.to_unit(candidates)

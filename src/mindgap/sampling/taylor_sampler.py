@@ -1,7 +1,5 @@
 """TaylorSampler: choose where to evaluate an expensive function next, at once or by asking and telling."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os
@@ -12,8 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import choice, generator, integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, generator, integer
 from mindgap.ops.mixture.points import as_numbers, as_rows
 from mindgap.sampling.acquisition import KINDS, Function, Interest
 from mindgap.sampling.box import Domain
@@ -37,18 +34,21 @@ class Sampled:
 class TaylorSampler:
     """Chooses points where a function changes quickly, so that a model of it learns more from as many evaluations.
 
-    The first ``initial`` points fill the domain; further ones are drawn from a density that follows the interest of
-    those known. ``run`` evaluates a function of your own at once. ``ask`` and ``tell`` leave the evaluation to you: an
-    external program, a queue, a cluster. With a ``session`` file every point is on disk before you get it and every
-    value before ``tell`` returns; make the sampler again with the same file, and it goes on where it was.
+    The first ``initial`` points fill the domain; further ones are drawn from a density that follows
+    the interest of those known. ``run`` evaluates a function of your own at once. ``ask`` and
+    ``tell`` leave the evaluation to you: an external program, a queue, a cluster. With a
+    ``session`` file every point is on disk before you get it and every value before ``tell``
+    returns; make the sampler again with the same file, and it goes on where it was.
 
     Args:
         function: takes n rows and returns n values or rows; None where only values will be told.
         domain: a :class:`Box`, :class:`Simplex`, :class:`Product` or :class:`Where`.
         initial: number of points of the start.
         start: ``"sobol"``, ``"grid"``, ``"uniform"`` or ``"latin-hypercube"``.
-        interest: a kind or an :class:`Interest`; by default ``"derivative"`` with a function, else ``"neighbors"``.
-        density: a kind or a :class:`Draw`; by default ``"exact"`` with derivatives of a function, else ``"pool"``.
+        interest: a kind or an :class:`Interest`; by default ``"derivative"`` with a function, else
+            ``"neighbors"``.
+        density: a kind or a :class:`Draw`; by default ``"exact"`` with derivatives of a function,
+            else ``"pool"``.
         seed: of everything that is drawn.
         session: path of the journal.
 
@@ -72,7 +72,9 @@ class TaylorSampler:
         session: str | os.PathLike[str] | None = None,
     ) -> None:
         if not isinstance(domain, Domain):
-            raise InputError(f"domain must be a Box, Simplex, Product or Where, got {domain!r}. Try Box(0, 1).")
+            raise InputError(
+                f"domain must be a Box, Simplex, Product or Where, got {domain!r}. Try Box(0, 1)."
+            )
         self.function, self.domain = function, domain
         self.initial, self.seed = integer("initial", initial, 0), integer("seed", seed, 0, 2**62)
         self.start: Start = choice("start", start, STARTS)  # type: ignore[assignment]
@@ -102,7 +104,8 @@ class TaylorSampler:
     def ask(self, count: int = 1) -> list[Asked]:
         """Where to evaluate next: what is left of the start, then points by interest.
 
-        Points whose values are still to come do not count; while too few values are known, points are uniform.
+        Points whose values are still to come do not count; while too few values are known, points
+        are uniform.
         """
         integer("count", count)
         first = self._trail.begun
@@ -110,7 +113,9 @@ class TaylorSampler:
         parts = [self._starts()[first : first + left]] if left else []
         if count > left:
             parts.append(self._next(count - left))
-        asked = self._trail.asked(torch.cat(parts), ["start"] * left + ["interest"] * (count - left))
+        asked = self._trail.asked(
+            torch.cat(parts), ["start"] * left + ["interest"] * (count - left)
+        )
         self._write(_events(asked))
         self._trail.add(asked)
         return asked
@@ -135,9 +140,10 @@ class TaylorSampler:
         self._trail.replay(event)
 
     def know(self, points: Any, values: Any) -> list[Asked]:
-        """Take in points that were evaluated elsewhere, with their values, one row a point; all or none are taken.
+        """Take in points that were evaluated elsewhere, with their values, one row per point; all or none are taken.
 
-        They count as neither start nor new, may lie outside the domain, and get numbers like points that were asked.
+        They count as neither start nor new, may lie outside the domain, and get numbers like points
+        that were asked.
 
         >>> from mindgap.sampling import Box
         >>> sampler = TaylorSampler(None, Box(0, 1), initial=0)
@@ -146,9 +152,14 @@ class TaylorSampler:
         (4, 4)
         """
         rows = as_rows(points, dimension=self.domain.dimension)
-        found = as_rows(as_numbers(values, "values").reshape(len(rows), -1) if len(rows) else [], "values")
+        found = as_rows(
+            as_numbers(values, "values").reshape(len(rows), -1) if len(rows) else [], "values"
+        )
         given = self._trail.asked(rows, ["given"] * len(rows))
-        told = [self._trail.answer(one.number, value) for one, value in zip(given, found.tolist(), strict=True)]
+        told = [
+            self._trail.answer(one.number, value)
+            for one, value in zip(given, found.tolist(), strict=True)
+        ]
         self._trail.check_width(told)
         events = [event for pair in zip(_events(given), told, strict=True) for event in pair]
         self._write(events)
@@ -198,7 +209,7 @@ class TaylorSampler:
 
     @property
     def values(self) -> Tensor:
-        """Their values, one row a point."""
+        """Their values, one row per point."""
         return self._trail.known()[1]
 
     def found(self) -> Sampled:
@@ -216,7 +227,9 @@ class TaylorSampler:
     def run(self, new: int, *, rounds: int = 1) -> Sampled:
         """Evaluate the function at the start and at ``new`` points by interest, chosen in so many rounds."""
         if self.function is None:
-            raise InputError("run must have a function to evaluate, got none. Pass one, or use ask() and tell().")
+            raise InputError(
+                "run must have a function to evaluate, got none. Pass one, or use ask() and tell()."
+            )
         integer("new", new, 0), integer("rounds", rounds)
         self._evaluate(self.pending)
         if self._trail.begun < self.initial:
@@ -264,7 +277,8 @@ class TaylorSampler:
             values = torch.as_tensor(self.function(points)).detach().double()
         if values.ndim == 0 or len(values) != len(points):
             raise InputError(
-                f"The function must give a value for each of {len(points)} rows, got the shape {tuple(values.shape)}. "
+                f"The function must give a value for each of {len(points)} rows, got the shape "
+                f"{tuple(values.shape)}. "
                 "Return one row for each row."
             )
         self.tell_many(zip(asked, values.reshape(len(points), -1), strict=True))

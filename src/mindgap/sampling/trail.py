@@ -1,7 +1,5 @@
 """What was asked, what was answered: the state of a sampling session, rebuilt from its events."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,13 +42,20 @@ class Trail:
     @property
     def pending(self) -> list[Asked]:
         """Points without an answer."""
-        return [one for one in self.points if one.number not in self.answers and one.number not in self.failures]
+        return [
+            one
+            for one in self.points
+            if one.number not in self.answers and one.number not in self.failures
+        ]
 
     def asked(self, points: Tensor, why: Sequence[str]) -> list[Asked]:
         """The next numbers for some points."""
         first = len(self.points)
         rows = points.double().tolist()
-        return [Asked(first + k, tuple(row), word) for k, (row, word) in enumerate(zip(rows, why, strict=True))]
+        return [
+            Asked(first + k, tuple(row), word)
+            for k, (row, word) in enumerate(zip(rows, why, strict=True))
+        ]
 
     def add(self, asked: Sequence[Asked]) -> None:
         """Take points in."""
@@ -60,7 +65,9 @@ class Trail:
     def answer(self, number: int, value: list[float]) -> dict[str, Any]:
         """The event of an answer; one that is not finite is a failure."""
         if not value:
-            raise InputError(f"The value of point {number} must be one number or more, got none. Tell its value.")
+            raise InputError(
+                f"The value of point {number} must be one number or more, got none. Tell its value."
+            )
         if any(math.isnan(part) for part in value):
             return self.failure(number, "the value is not finite")
         return {"told": number, "value": value}
@@ -74,13 +81,21 @@ class Trail:
         seen: set[int] = set()
         for event in events:
             number = event["told"] if "told" in event else event["failed"]
-            if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(self.points):
+            if (
+                not isinstance(number, int)
+                or isinstance(number, bool)
+                or not 0 <= number < len(self.points)
+            ):
                 raise InputError(
-                    f"A value must be told for a point that was asked, got number {number!r} of {len(self.points)}. "
+                    f"A value must be told for a point that was asked, got number {number!r} of "
+                    f"{len(self.points)}. "
                     "Ask first."
                 )
             if number in self.answers or number in self.failures or number in seen:
-                raise InputError(f"A point must be told once, got point {number} again. Leave the second value out.")
+                raise InputError(
+                    f"A point must be told once, got point {number} again. Leave the second value "
+                    "out."
+                )
             seen.add(number)
         self.check_width(events)
 
@@ -92,7 +107,8 @@ class Trail:
                 width = width or len(event["value"])
                 if len(event["value"]) != width:
                     raise InputError(
-                        f"Every value must have {width} numbers as the first, got {len(event['value'])} for point "
+                        f"Every value must have {width} numbers as the first, got "
+                        f"{len(event['value'])} for point "
                         f"{event['told']}. Tell values of one length."
                     )
 
@@ -113,5 +129,9 @@ class Trail:
             points = torch.tensor([self.points[k].point for k in order], dtype=torch.float64)
             values = torch.tensor([self.answers[k] for k in order], dtype=torch.float64)
             new = torch.tensor([self.points[k].why == "interest" for k in order], dtype=torch.bool)
-            self._known = points.view(len(order), self.dimension), values.view(len(order), -1) if order else values, new
+            self._known = (
+                points.view(len(order), self.dimension),
+                values.view(len(order), -1) if order else values,
+                new,
+            )
         return self._known

@@ -1,16 +1,12 @@
 """Which samples make which batch: a function of seed and epoch alone, the same in every loop of the house.
 
-Hold out a share of the train data for choices, so that test data never has to serve.
+Hold out a share of the training data for choices, so that test data never has to serve.
 """
-
-from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
-from mindgap.core.recipe import Recipe
-from mindgap.core.split import Split
+from mindgap.core import InputError, Recipe, Split
 from mindgap.data.splits import stratified_split
 
 _STRIDE = 1_000_003  # a prime: seeds of different epochs do not meet for any usual number of epochs
@@ -42,7 +38,8 @@ def hold_out(recipe: Recipe, seed: int) -> tuple[Recipe, Split | None]:
     stays = torch.ones(len(train), dtype=torch.bool).scatter(0, held, False)
     if not len(held) or not stays.any():
         raise InputError(
-            f"validation must leave samples on both sides, got {recipe.validation} of {len(train)}. Pass more data or "
+            f"validation must leave samples on both sides, got {recipe.validation} of "
+            f"{len(train)}. Pass more data or "
             "another share."
         )
     weights = None if recipe.sample_weights is None else recipe.sample_weights[stays]

@@ -1,16 +1,12 @@
 """ensemble: many seeds, and hyper-parameters, trained at once."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from collections.abc import Sequence
 
 from torch import Tensor
 
-from mindgap.core.progress import Progress
-from mindgap.core.recipe import Recipe
-from mindgap.core.remedy import Remedy
+from mindgap.core import Progress, Recipe, Remedy
 from mindgap.training.fit import fit
 from mindgap.training.fitted import Fitted
 from mindgap.training.vectorized.block import Block, Settings, members_at_once
@@ -35,20 +31,24 @@ def ensemble(
     block: int | None = None,
     progress: bool = False,
 ) -> tuple[Fitted, ...]:
-    """Train one member a seed, vectorised; member i equals ``fit(recipe, remedies, seed=seeds[i])``.
+    """Train one member per seed, vectorized; member i equals ``fit(recipe, remedies, seed=seeds[i])``.
 
-    ``learning_rates`` and ``weight_decays`` hold one number a member, ``sample_weights`` one row a member,
-    ``remedies`` one list for all or one list a member. Members that cannot share an engine (other data, other
-    layers) are trained in groups; those that no engine takes are trained by :func:`fit` one after the other, with a
-    :class:`SequentialNotice` that says why. Dropout draws masks of its own: right in distribution, not the same
-    numbers as in ``fit``. ``block`` bounds the members held in memory at once (chosen by itself if not given);
-    ``evaluate_every`` is how often, in epochs, the curves get losses and errors in evaluation mode (0 never).
+    ``learning_rates`` and ``weight_decays`` hold one number per member, ``sample_weights`` one row
+    per member, ``remedies`` one list for all or one list per member. Members that cannot share an
+    engine (other data, other layers) are trained in groups; those that no engine takes are trained
+    by :func:`fit` one after the other, with a :class:`SequentialNotice` that says why. Dropout
+    draws masks of its own: right in distribution, not the same numbers as in ``fit``. ``block``
+    bounds the members held in memory at once (chosen by itself if not given); ``evaluate_every`` is
+    how often, in epochs, the curves get losses and errors in evaluation mode (0 never).
 
     >>> from mindgap.nets import MLP
     >>> import torch
     >>> data = torch.linspace(-1, 1, 8)[:, None], torch.linspace(-1, 1, 8)[:, None] ** 2
     >>> recipe = Recipe(model=lambda: MLP((1, 4, 1), "tanh"), train=data, loss="mse", epochs=3)
-    >>> [member.epochs for member in ensemble(recipe, seeds=range(5), learning_rates=[0.1, 0.2, 0.3, 0.4, 0.5])]
+    >>> [
+    ...     member.epochs
+    ...     for member in ensemble(recipe, seeds=range(5), learning_rates=[0.1, 0.2, 0.3, 0.4, 0.5])
+    ... ]
     [3, 3, 3, 3, 3]
     """
     settings = Settings(evaluate_every, keep_history, block)
@@ -110,7 +110,9 @@ def _alone(member: Member, settings: Settings, going: bool) -> Fitted:
     if not going:
         fitted = fit(member.recipe.replace(epochs=0), member.remedies, seed=member.seed)
         return dataclasses.replace(fitted, stopped="interrupted before the first epoch")
-    fitted = fit(member.recipe, member.remedies, seed=member.seed, evaluate_every=settings.evaluate_every)
+    fitted = fit(
+        member.recipe, member.remedies, seed=member.seed, evaluate_every=settings.evaluate_every
+    )
     return fitted if settings.keep_history else dataclasses.replace(fitted, history=())
 
 

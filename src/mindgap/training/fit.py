@@ -1,6 +1,4 @@
-"""fit: the plain training loop, short, with the remedies' seams."""
-
-from __future__ import annotations
+"""fit: the plain training loop, short, with the remedies' hooks."""
 
 import copy
 import functools
@@ -12,14 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import CheckpointError, InputError
-from mindgap.core.loss import as_loss
-from mindgap.core.progress import Progress
-from mindgap.core.purity import seeded
-from mindgap.core.recipe import Recipe
-from mindgap.core.remedy import Moment, Remedy
-from mindgap.core.split import Batch, Split
-from mindgap.core.subject import Subject, Which, call, typed
+from mindgap.core import (
+    Batch,
+    CheckpointError,
+    InputError,
+    Progress,
+    Recipe,
+    Remedy,
+    Split,
+    Subject,
+    TrainingState,
+    Which,
+    as_loss,
+    call,
+    seeded,
+    typed,
+)
 from mindgap.training import fitted as checkpoints
 from mindgap.training.batches import batches_of, epoch_seed, hold_out
 from mindgap.training.fitted import Fitted
@@ -38,12 +44,15 @@ def fit(
 ) -> Fitted:
     """Train a recipe and return the model with its curves.
 
-    Training depends on the recipe, the remedies and the seed alone. ``checkpoint`` names a file that is written after
-    every epoch and, if it exists, continued: the result is bit-identical to an uninterrupted run. ``evaluate_every``
-    is how often (in epochs, 0 never) the curves get losses and errors in evaluation mode. Training stops early when
-    the loss leaves the finite numbers; Ctrl-C ends it after the last whole epoch.
+    Training depends on the recipe, the remedies and the seed alone. ``checkpoint`` names a file
+    that is written after every epoch and, if it exists, continued: the result is bit-identical to
+    an uninterrupted run. ``evaluate_every`` is how often (in epochs, 0 never) the curves get losses
+    and errors in evaluation mode. Training stops early when the loss leaves the finite numbers;
+    Ctrl-C ends it after the last whole epoch.
     """
-    loop = Loop(recipe, [remedy for remedy in remedies if remedy.on], seed, tuple(probes), evaluate_every)
+    loop = Loop(
+        recipe, [remedy for remedy in remedies if remedy.on], seed, tuple(probes), evaluate_every
+    )
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         loop.load(checkpoints.load(path), path)
@@ -66,29 +75,55 @@ class Loop:
     """The state of one training run, advanced an epoch at a time."""
 
     def __init__(
-        self, recipe: Recipe, remedies: Sequence[Remedy], seed: int, probes: tuple[Probe, ...], evaluate_every: int
+        self,
+        recipe: Recipe,
+        remedies: Sequence[Remedy],
+        seed: int,
+        probes: tuple[Probe, ...],
+        evaluate_every: int,
     ) -> None:
         share = recipe.validation or max((remedy.validation for remedy in remedies), default=0.0)
         self.recipe, self.validation = hold_out(recipe.replace(validation=share), seed)
         for remedy in remedies:
             self.recipe = remedy.prepare(self.recipe, self.recipe.splits()[0])
         self.train, self.test = self.recipe.splits()
-        self.remedies, self.seed, self.probes, self.evaluate_every = remedies, seed, probes, evaluate_every
+        self.remedies, self.seed, self.probes, self.evaluate_every = (
+            remedies,
+            seed,
+            probes,
+            evaluate_every,
+        )
         self.model = self.recipe.build(seed)
         self.initial = _copy(self.model.state_dict())
         self.loss = as_loss(self.recipe.loss)
-        self.optimizer = self.recipe.optimize([p for p in self.model.parameters() if p.requires_grad])
-        self.schedule = None if self.recipe.schedule is None else self.recipe.schedule(self.optimizer)
-        self.subject = Subject(self.model, self.loss, self.train, self.test, task=recipe.task, name=recipe.name)
+        self.optimizer = self.recipe.optimize(
+            [p for p in self.model.parameters() if p.requires_grad]
+        )
+        self.schedule = (
+            None if self.recipe.schedule is None else self.recipe.schedule(self.optimizer)
+        )
+        self.subject = Subject(
+            self.model, self.loss, self.train, self.test, task=recipe.task, name=recipe.name
+        )
         self.history: list[dict[str, float]] = []
         self.epoch, self.step, self.stopped, self.broken = 0, 0, "", False
-        self.moments = [self._moment() for _ in remedies]
+        self.states = [self._training_state() for _ in remedies]
         self.sample_weights = _checked_weights(self.recipe.sample_weights, self.train)
 
-    def _moment(self) -> Moment:
-        validate = None if self.validation is None else functools.partial(mean_loss, self.subject, self.validation)
+    def _training_state(self) -> TrainingState:
+        validate = (
+            None
+            if self.validation is None
+            else functools.partial(mean_loss, self.subject, self.validation)
+        )
         subject = functools.partial(_train_subject, self.subject)
-        return Moment(model=self.model, optimizer=self.optimizer, seed=self.seed, validate=validate, subject=subject)
+        return TrainingState(
+            model=self.model,
+            optimizer=self.optimizer,
+            seed=self.seed,
+            validate=validate,
+            subject=subject,
+        )
 
     def advance(self) -> None:
         """Run one epoch; on divergence or Ctrl-C the weights go back to the end of the epoch before."""
@@ -99,11 +134,17 @@ class Loop:
         except KeyboardInterrupt:
             self._back(kept, f"interrupted in epoch {self.epoch + 1}")
         except Diverged as trouble:
-            self._back(kept, f"diverged: {trouble}; the weights are those from the end of epoch {self.epoch}")
+            self._back(
+                kept,
+                f"diverged: {trouble}; the weights are those from the end of epoch {self.epoch}",
+            )
 
     def _kept(self) -> dict[str, Any]:
         state = self.state()
-        moving = {name: copy.deepcopy(state[name]) for name in ("model", "optimizer", "schedule", "memories")}
+        moving = {
+            name: copy.deepcopy(state[name])
+            for name in ("model", "optimizer", "schedule", "memories")
+        }
         return {**state, **moving, "history": self.history.copy()}
 
     def _back(self, kept: dict[str, Any], why: str) -> None:
@@ -116,52 +157,62 @@ class Loop:
         for index in batches_of(len(self.train), self.recipe.batch_size, self.seed, number):
             loss = self._step(self.train.take(index), number)
             total += loss * len(index)
-        row = {"epoch": float(number), "running_loss": total / len(self.train), **self._evaluated(number)}
+        row = {
+            "epoch": float(number),
+            "running_loss": total / len(self.train),
+            **self._evaluated(number),
+        }
         self.history.append(row)
         self.epoch = number
         if self.schedule is not None:
             self.schedule.step()
-        for remedy, moment in zip(self.remedies, self.moments, strict=True):
-            if remedy.after_epoch(moment):
+        for remedy, training in zip(self.remedies, self.states, strict=True):
+            if remedy.after_epoch(training):
                 self.stopped = f"{remedy.name} after epoch {number}"
 
     def _step(self, batch: Batch, epoch: int) -> float:
         self.step += 1
-        for moment in self.moments:
-            moment.epoch, moment.step = epoch, self.step
+        for training in self.states:
+            training.epoch, training.step = epoch, self.step
         loss = float(self._nested(batch)())
         if not math.isfinite(loss):
             raise Diverged(f"the loss became {loss} in epoch {epoch}, step {self.step}")
         self.optimizer.step()
-        for remedy, moment in zip(self.remedies, self.moments, strict=True):
-            remedy.after_step(moment)
+        for remedy, training in zip(self.remedies, self.states, strict=True):
+            remedy.after_step(training)
         for probe in self.probes:
             probe.look(self.subject, self.step)
         return loss
 
     def _nested(self, batch: Batch) -> Callable[[], Tensor]:
         closure: Callable[[], Tensor] = functools.partial(self._closure, batch)
-        for remedy, moment in zip(self.remedies, self.moments, strict=True):
-            closure = functools.partial(remedy.backward, moment, closure)
+        for remedy, training in zip(self.remedies, self.states, strict=True):
+            closure = functools.partial(remedy.backward, training, closure)
         return closure
 
     def _closure(self, batch: Batch) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
         like = next(self.model.parameters())
-        output, target = _forward(self.model, batch, like), typed(batch.target, self.subject.task, like)
+        output, target = (
+            _forward(self.model, batch, like),
+            typed(batch.target, self.subject.task, like),
+        )
         losses = self.loss(output, target)
         for weights in self._weights(batch.index):
             losses = losses * weights.to(losses)
         value = losses.mean()
-        for remedy, moment in zip(self.remedies, self.moments, strict=True):
-            penalty = remedy.penalty(moment, output, target)
+        for remedy, training in zip(self.remedies, self.states, strict=True):
+            penalty = remedy.penalty(training, output, target)
             value = value if penalty is None else value + penalty
         value.backward()
         return value.detach()
 
     def _weights(self, index: Tensor) -> list[Tensor]:
         own = [] if self.sample_weights is None else [self.sample_weights[index]]
-        found = [remedy.weights(moment, index) for remedy, moment in zip(self.remedies, self.moments, strict=True)]
+        found = [
+            remedy.weights(training, index)
+            for remedy, training in zip(self.remedies, self.states, strict=True)
+        ]
         return own + [weights for weights in found if weights is not None]
 
     def _evaluated(self, epoch: int) -> dict[str, float]:
@@ -181,7 +232,13 @@ class Loop:
         shapes = {name: list(value.shape) for name, value in self.initial.items()}
         remedies = [[remedy.name, remedy.parameters] for remedy in self.remedies]
         return checkpoints.identity(
-            {"recipe": settings, "remedies": remedies, "seed": self.seed, "shapes": shapes, "samples": len(self.train)}
+            {
+                "recipe": settings,
+                "remedies": remedies,
+                "seed": self.seed,
+                "shapes": shapes,
+                "samples": len(self.train),
+            }
         )
 
     def state(self) -> dict[str, Any]:
@@ -192,7 +249,7 @@ class Loop:
             "initial": self.initial,
             "optimizer": self.optimizer.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
-            "memories": [moment.memory for moment in self.moments],
+            "memories": [training.memory for training in self.states],
             "history": self.history,
             "epoch": self.epoch,
             "step": self.step,
@@ -203,24 +260,25 @@ class Loop:
         """Go back to a saved state."""
         if path is not None and state.get("identity") != self.identity():
             raise CheckpointError(
-                f"The checkpoint {str(path)!r} must belong to this recipe, these remedies and this seed, got one of "
+                f"The checkpoint {str(path)!r} must belong to this recipe, these remedies and "
+                "this seed, got one of "
                 "another run. Pass another path or delete it."
             )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.schedule is not None:
             self.schedule.load_state_dict(state["schedule"])
-        for moment, memory in zip(self.moments, state["memories"], strict=True):
-            moment.memory = memory
+        for training, memory in zip(self.states, state["memories"], strict=True):
+            training.memory = memory
         self.initial, self.history = state["initial"], list(state["history"])
         self.epoch, self.step, self.stopped = state["epoch"], state["step"], state["stopped"]
 
     def fitted(self) -> Fitted:
         """Let the remedies finish and hand the model over."""
         model = self.model
-        for remedy, moment in zip(self.remedies, self.moments, strict=True):
-            moment.model = model
-            model = remedy.finish(moment)
+        for remedy, training in zip(self.remedies, self.states, strict=True):
+            training.model = model
+            model = remedy.finish(training)
         return Fitted(
             model=model.eval(),
             history=tuple(self.history),
@@ -243,7 +301,7 @@ def mean_loss(subject: Subject, split: Split) -> float:
 
 
 def _train_subject(subject: Subject, model: torch.nn.Module) -> Subject:
-    """A model with the subject's train data and loss."""
+    """A model with the subject's training data and loss."""
     return Subject(model, subject.loss, subject.train, task=subject.task, check_determinism=False)
 
 
@@ -254,7 +312,8 @@ def _forward(model: torch.nn.Module, batch: Batch, like: Tensor) -> Tensor:
         if "more than 1 value per channel" not in str(error):
             raise
         raise InputError(
-            "Batch normalisation must see at least two samples a batch, got a last batch of one. Change the batch size."
+            "Batch normalization must see at least two samples a batch, got a last batch of one. "
+            "Change the batch size."
         ) from error
 
 
@@ -263,8 +322,9 @@ def _checked_weights(weights: Tensor | None, train: Split) -> Tensor | None:
         return None
     if weights.shape != (len(train),) or not torch.isfinite(weights).all() or (weights < 0).any():
         raise InputError(
-            f"sample_weights must be {len(train)} finite numbers that are not negative, got the shape "
-            f"{tuple(weights.shape)}. Give one weight a train sample."
+            f"sample_weights must be {len(train)} finite numbers that are not negative, got the "
+            "shape "
+            f"{tuple(weights.shape)}. Give one weight per training sample."
         )
     return weights
 

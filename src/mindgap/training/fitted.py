@@ -3,8 +3,6 @@
 Checkpoints: written in one piece, read without opening a pickle of unknown origin.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -15,17 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.errors import CheckpointError
-from mindgap.core.files import write_whole
-from mindgap.core.recipe import Recipe
-from mindgap.core.subject import Subject
+from mindgap.core import CheckpointError, Recipe, Subject, write_whole
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fitted:
     """A trained model, its curves, where it began and why it ended.
 
-    ``stopped`` is empty when all epochs ran; ``recipe`` is the recipe after the remedies prepared it.
+    ``stopped`` is empty when all epochs ran; ``recipe`` is the recipe after the remedies prepared
+    it.
     """
 
     model: nn.Module
@@ -45,7 +41,10 @@ class Fitted:
         """The trained model with its data, ready to be examined."""
         recipe = self.recipe
         names = self.model.state_dict()
-        known = all(name in self.initial and self.initial[name].shape == value.shape for name, value in names.items())
+        known = all(
+            name in self.initial and self.initial[name].shape == value.shape
+            for name, value in names.items()
+        )
         return Subject(
             self.model,
             recipe.loss,
@@ -73,15 +72,19 @@ def load(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
-        raise CheckpointError(f"The checkpoint must be an existing file, got {str(path)!r}. Check the path.") from error
+        raise CheckpointError(
+            f"The checkpoint must be an existing file, got {str(path)!r}. Check the path."
+        ) from error
     except Exception as error:  # torch raises half a dozen types for damaged or unsafe files
         raise CheckpointError(
-            f"The checkpoint {str(path)!r} must be a file of plain tensors, got one that is damaged or holds code "
+            f"The checkpoint {str(path)!r} must be a file of plain tensors, got one that is "
+            "damaged or holds code "
             f"({type(error).__name__}); it was not opened further. Delete it or pass another path."
         ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(
-            f"The checkpoint {str(path)!r} must be one that mindgap wrote ({FORMAT}), got another kind of file. "
+            f"The checkpoint {str(path)!r} must be one that mindgap wrote ({FORMAT}), got another "
+            "kind of file. "
             "Pass another path."
         )
     return content
@@ -89,4 +92,6 @@ def load(path: Path) -> dict[str, Any]:
 
 def identity(settings: Mapping[str, Any]) -> str:
     """A hash that tells runs apart."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()[
+        :16
+    ]

@@ -1,14 +1,12 @@
 """PerturbedOPT around any torch optimizer, for a training loop of one's own."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 from mindgap.ops.perturbed.noise import POOL
 from mindgap.ops.perturbed.step import Perturbation, PerturbedStep
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
@@ -27,15 +25,16 @@ class PerturbedOptimizer(WrappedOptimizer):
             optimizer.step()  # or optimizer.step(closure), which needs no context
         optimizer.next_epoch()
 
-    - The parameter groups and the state are those of ``base``: schedulers, ``zero_grad`` and ``add_param_group`` work
-      as usual, and ``state_dict`` is that of ``base`` with one more key.
-    - Gradients may be accumulated under one context or under several: until ``step`` the perturbation stays the same.
-    - ``step`` sees ``.grad`` as ``base`` does: after clipping, and unscaled when a ``GradScaler`` steps this object. A
-      step that the scaler skips leaves all as it was.
-    - Weights without gradient, frozen ones and sparse gradients are allowed; for a sparse one the wrapper keeps dense
-      buffers, while ``base`` gets it as it is.
-    - Noise depends on ``seed`` and the number of the step alone, so a resumed run goes on exactly, and the processes
-      of a distributed run perturb alike.
+    - The parameter groups and the state are those of ``base``: schedulers, ``zero_grad`` and
+      ``add_param_group`` work as usual, and ``state_dict`` is that of ``base`` with one more key.
+    - Gradients may be accumulated under one context or under several: until ``step`` the
+        perturbation stays the same.
+    - ``step`` sees ``.grad`` as ``base`` does: after clipping, and unscaled when a ``GradScaler``
+      steps this object. A step that the scaler skips leaves all as it was.
+    - Weights without gradient, frozen ones and sparse gradients are allowed; for a sparse one the
+      wrapper keeps dense buffers, while ``base`` gets it as it is.
+    - Noise depends on ``seed`` and the number of the step alone, so a resumed run goes on exactly,
+      and the processes of a distributed run perturb alike.
 
     >>> weight = torch.nn.Parameter(torch.ones(2))
     >>> optimizer = PerturbedOptimizer(torch.optim.SGD([weight], lr=0.1), seed=1)
@@ -60,7 +59,9 @@ class PerturbedOptimizer(WrappedOptimizer):
         pool: int = POOL,
         seed: int = 0,
     ) -> None:
-        settings = Perturbation(eta=eta, gamma=gamma, beta1=beta1, beta2=beta2, epsilon=epsilon, pool=pool)
+        settings = Perturbation(
+            eta=eta, gamma=gamma, beta1=beta1, beta2=beta2, epsilon=epsilon, pool=pool
+        )
         super().__init__(base)
         self.core = PerturbedStep(settings, seed)
 
@@ -100,7 +101,8 @@ class PerturbedOptimizer(WrappedOptimizer):
                 loss = closure()
         if self.core.moved or not self._ready:
             raise InputError(
-                "step must follow a backward pass at perturbed weights, got none. Run forward and backward inside "
+                "step must follow a backward pass at perturbed weights, got none. Run forward and "
+                "backward inside "
                 "`with optimizer.perturbed():`, or pass a closure."
             )
         self.core.observe()

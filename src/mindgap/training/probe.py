@@ -1,13 +1,9 @@
 """Probe: any measure, every so many steps, without a trace in the training."""
 
-from __future__ import annotations
-
 import dataclasses
 
-from mindgap.core.measure import Measure
-from mindgap.core.result import Result
-from mindgap.core.spec import check, option
-from mindgap.core.subject import Subject
+from mindgap.core import Measure, Result, Subject, option
+from mindgap.core.spec import check
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,21 +8,30 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.checks import integer, number
-from mindgap.core.errors import InputError
-from mindgap.core.recipe import Recipe
+from mindgap.core import InputError, Recipe, integer, number
 from mindgap.training.vectorized.batches import Orders
 from mindgap.training.vectorized.members import build_all
 
-ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.Softplus, nn.LeakyReLU, nn.Identity)
-AT_ONCE = 2**18  # numbers that the widest layer of a block holds: small enough for a processor's cache
+ELEMENTWISE = (
+    nn.ReLU,
+    nn.Tanh,
+    nn.Sigmoid,
+    nn.GELU,
+    nn.SiLU,
+    nn.ELU,
+    nn.Softplus,
+    nn.LeakyReLU,
+    nn.Identity,
+)
+AT_ONCE = 2**18  # numbers that the widest layer of a block holds: small enough for a CPU's cache
 
 
 @dataclasses.dataclass(frozen=True)
 class Networks:
     """Equal networks: their weights stacked, member by member, between the activations that they share.
 
-    ``losses`` holds the mean squared train error of every member: rows are the checks, members the columns.
+    ``losses`` holds the mean squared training error of every member: rows are the checks, members
+    the columns.
     """
 
     weights: tuple[Tensor, ...]
@@ -35,14 +44,20 @@ class Networks:
 
     def member(self, place: int) -> Networks:
         """One of them, as networks of one."""
-        weights, biases = ([part[place : place + 1] for part in parts] for parts in (self.weights, self.biases))
-        return Networks(tuple(weights), tuple(biases), self.activations, self.losses[:, place : place + 1])
+        weights, biases = (
+            [part[place : place + 1] for part in parts] for parts in (self.weights, self.biases)
+        )
+        return Networks(
+            tuple(weights), tuple(biases), self.activations, self.losses[:, place : place + 1]
+        )
 
     def outputs(self, inputs: Tensor) -> Tensor:
         """The answers of every member, to inputs of its own ``(members, n, d)`` or to shared ones ``(n, d)``."""
         with torch.no_grad():
             rows = inputs.to(self.weights[0])
-            return _forward(self.weights, self.biases, self.activations, rows.expand(len(self), -1, -1))
+            return _forward(
+                self.weights, self.biases, self.activations, rows.expand(len(self), -1, -1)
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,12 +83,13 @@ def fit_own_data(
     epsilon: float = 1e-7,
     checks: int = 1,
 ) -> Networks:
-    """Train one network a seed on its own samples, by Adam on the mean squared error, as ``fit`` would.
+    """Train one network per seed on its own samples, by Adam on the mean squared error, as ``fit`` would.
 
-    :func:`mindgap.training.ensemble.ensemble` shares the data among its members; here member i has the samples
-    ``inputs[i]`` and ``targets[i]``, of shape (members, samples, features). ``model`` makes a plain chain of linear
-    layers and element-wise activations. A batch holds all samples unless ``batch_size`` is given. Adam has the settings
-    of Keras. The train error is noted ``checks`` times, evenly, the last time at the end.
+    :func:`mindgap.training.ensemble.ensemble` shares the data among its members; here member i has
+    the samples ``inputs[i]`` and ``targets[i]``, of shape (members, samples, features). ``model``
+    makes a plain chain of linear layers and element-wise activations. A batch holds all samples
+    unless ``batch_size`` is given. Adam has the settings of Keras. The training error is noted
+    ``checks`` times, evenly, the last time at the end.
 
     >>> x = torch.linspace(-1, 1, 9).view(1, 9, 1).repeat(4, 1, 1)
     >>> make = lambda: nn.Sequential(nn.Linear(1, 1))
@@ -81,7 +97,11 @@ def fit_own_data(
     >>> bool((found.losses[-1] < 1e-6).all()), found.outputs(x[0]).shape
     (True, torch.Size([4, 9, 1]))
     """
-    integer("epochs", epochs, 0), integer("checks", checks, 1), number("learning_rate", learning_rate)
+    (
+        integer("epochs", epochs, 0),
+        integer("checks", checks, 1),
+        number("learning_rate", learning_rate),
+    )
     _check_shapes(inputs, targets, len(seeds))
     batch = min(integer("batch_size", batch_size or inputs.shape[1], 1), inputs.shape[1])
     steps = Steps(epochs, batch, learning_rate, epsilon, checks)
@@ -89,23 +109,31 @@ def fit_own_data(
     models = build_all([recipe] * len(seeds), seeds)
     size = max(1, AT_ONCE // (batch * max(part.out_features for part, _ in _chain(models[0]))))
     spans = [slice(first, first + size) for first in range(0, len(seeds), size)]
-    return _joined([_trained(models[span], inputs[span], targets[span], seeds[span], steps) for span in spans])
+    return _joined(
+        [_trained(models[span], inputs[span], targets[span], seeds[span], steps) for span in spans]
+    )
 
 
 def _trained(
     models: Sequence[nn.Module], inputs: Tensor, targets: Tensor, seeds: Sequence[int], steps: Steps
 ) -> Networks:
     layers, chain = [_linear(one) for one in models], _chain(models[0])
-    weights = tuple(torch.stack([own[k].weight.detach().T for own in layers]) for k in range(len(chain)))
-    biases = tuple(torch.stack([own[k].bias.detach()[None] for own in layers]) for k in range(len(chain)))
+    weights = tuple(
+        torch.stack([own[k].weight.detach().T for own in layers]) for k in range(len(chain))
+    )
+    biases = tuple(
+        torch.stack([own[k].bias.detach()[None] for own in layers]) for k in range(len(chain))
+    )
     block = Networks(weights, biases, tuple(activation for _, activation in chain), torch.empty(0))
     orders = Orders(inputs.shape[1], steps.batch_size, tuple(seeds))
     losses = _train(block, inputs.to(weights[0]), targets.to(weights[0]), orders, steps)
     return dataclasses.replace(block, losses=losses)
 
 
-def _train(block: Networks, inputs: Tensor, targets: Tensor, orders: Orders, steps: Steps) -> Tensor:
-    """Train in place; the train errors of all members at every check."""
+def _train(
+    block: Networks, inputs: Tensor, targets: Tensor, orders: Orders, steps: Steps
+) -> Tensor:
+    """Train in place; the training errors of all members at every check."""
     parameters = [tensor.requires_grad_() for tensor in (*block.weights, *block.biases)]
     optimizer = torch.optim.Adam(parameters, lr=steps.learning_rate, eps=steps.epsilon, fused=True)
     found, done = [], 0
@@ -125,7 +153,9 @@ def _train(block: Networks, inputs: Tensor, targets: Tensor, orders: Orders, ste
     return torch.stack(found)
 
 
-def _batches(inputs: Tensor, targets: Tensor, orders: Orders, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(
+    inputs: Tensor, targets: Tensor, orders: Orders, epoch: int
+) -> Iterator[tuple[Tensor, Tensor]]:
     """The batches of an epoch: for every member the samples that ``fit`` would take with its seed."""
     if orders.full:
         yield inputs, targets
@@ -142,7 +172,10 @@ def _errors(block: Networks, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _forward(
-    weights: Sequence[Tensor], biases: Sequence[Tensor], activations: Sequence[nn.Module], rows: Tensor
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    activations: Sequence[nn.Module],
+    rows: Tensor,
 ) -> Tensor:
     for weight, bias, activation in zip(weights, biases, activations, strict=True):
         rows = activation(torch.baddbmm(bias, rows, weight))
@@ -166,14 +199,20 @@ def _chain(model: nn.Module) -> list[tuple[nn.Linear, nn.Module]]:
             break
     if not found:
         raise InputError(
-            f"model must make a chain of linear layers with a bias and element-wise activations, got {model!r}. Use "
+            "model must make a chain of linear layers with a bias and element-wise activations, "
+            f"got {model!r}. Use "
             "for instance mindgap.nets.MLP, or fit() seed by seed."
         )
     return found
 
 
 def _check_shapes(inputs: Tensor, targets: Tensor, members: int) -> None:
-    if inputs.ndim != 3 or targets.ndim != 3 or inputs.shape[:2] != targets.shape[:2] or len(inputs) != members:
+    if (
+        inputs.ndim != 3
+        or targets.ndim != 3
+        or inputs.shape[:2] != targets.shape[:2]
+        or len(inputs) != members
+    ):
         raise InputError(
             f"inputs and targets must have the shape ({members} members, samples, features), got "
             f"{tuple(inputs.shape)} and {tuple(targets.shape)}. Stack the samples of the members."
@@ -183,4 +222,6 @@ def _check_shapes(inputs: Tensor, targets: Tensor, members: int) -> None:
 def _joined(parts: Sequence[Networks]) -> Networks:
     weights = tuple(torch.cat(rows) for rows in zip(*(part.weights for part in parts), strict=True))
     biases = tuple(torch.cat(rows) for rows in zip(*(part.biases for part in parts), strict=True))
-    return Networks(weights, biases, parts[0].activations, torch.cat([part.losses for part in parts], dim=1))
+    return Networks(
+        weights, biases, parts[0].activations, torch.cat([part.losses for part in parts], dim=1)
+    )

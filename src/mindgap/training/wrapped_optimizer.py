@@ -1,30 +1,30 @@
 """What optimizers that change the gradient of another one have in common: its groups, its state, and an epoch."""
 
-from __future__ import annotations
-
 import abc
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, integer
 
 
 class WrappedOptimizer(torch.optim.Optimizer, abc.ABC):
     """An optimizer whose parameter groups and state are those of ``base``.
 
-    Schedulers, ``zero_grad`` and ``add_param_group`` work as usual, and ``state_dict`` is that of ``base`` with one
-    more key. Subclasses name the key and write ``step``, ``own_state`` and ``load_own_state``.
+    Schedulers, ``zero_grad`` and ``add_param_group`` work as usual, and ``state_dict`` is that of
+    ``base`` with one more key. Subclasses name the key and write ``step``, ``own_state`` and
+    ``load_own_state``.
     """
 
     key: ClassVar[str]
 
     def __init__(self, base: torch.optim.Optimizer) -> None:
-        if not isinstance(base, torch.optim.Optimizer) or isinstance(base, torch.optim.LBFGS | WrappedOptimizer):
+        if not isinstance(base, torch.optim.Optimizer) or isinstance(
+            base, torch.optim.LBFGS | WrappedOptimizer
+        ):
             raise InputError(
-                "The base must be a torch optimizer that takes one gradient a step, got "
+                "The base must be a torch optimizer that takes one gradient per step, got "
                 f"{type(base).__name__}. Pass, say, torch.optim.Adam(model.parameters())."
             )
         super().__init__(base.param_groups, base.defaults)
@@ -33,7 +33,11 @@ class WrappedOptimizer(torch.optim.Optimizer, abc.ABC):
         self._share()
 
     def _share(self) -> None:
-        self.param_groups, self.state, self.defaults = self.base.param_groups, self.base.state, self.base.defaults
+        self.param_groups, self.state, self.defaults = (
+            self.base.param_groups,
+            self.base.state,
+            self.base.defaults,
+        )
 
     @abc.abstractmethod
     def own_state(self) -> dict[str, Any]:
@@ -75,10 +79,13 @@ class WrappedOptimizer(torch.optim.Optimizer, abc.ABC):
         """Go on exactly from a saved state."""
         if self.key not in state_dict:
             raise InputError(
-                f"The state must be that of a {type(self).__name__}, got one without {self.key!r}. Load the state of a "
+                f"The state must be that of a {type(self).__name__}, got one without "
+                f"{self.key!r}. Load the state of a "
                 "bare optimizer into optimizer.base."
             )
-        self.base.load_state_dict({name: part for name, part in state_dict.items() if name != self.key})
+        self.base.load_state_dict(
+            {name: part for name, part in state_dict.items() if name != self.key}
+        )
         self._share()
         self._epoch, self._ready = state_dict[self.key]["epoch"], False
         self.load_own_state(state_dict[self.key])

@@ -4,12 +4,11 @@ mindgap certify digits --report certificate.html
 mindgap certify mnist --net lenet5 --prior-epochs 10 --draws 300000 --json > certificate.json
 mindgap certify my_model.py:make_recipe --prior initial --epochs 50 --scale 0.05
 
-The target is the name of a data set, or a function of yours that returns a mindgap.Recipe, a mindgap.Subject with its
-initial weights, or a pair (subject, held-out data) whose second part the model has never seen. The promise holds for
-the random model, whose weights are drawn anew for every answer; --save writes it.
+The target is the name of a data set, or a function of yours that returns a mindgap.Recipe, a
+mindgap.Subject with its initial weights, or a pair (subject, held-out data) whose second part the
+model has never seen. The promise holds for the random model, whose weights are drawn anew for every
+answer; --save writes it.
 """
-
-from __future__ import annotations
 
 import argparse
 from pathlib import Path
@@ -26,37 +25,72 @@ SETTINGS = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("target", metavar="DATA|FILE.py:FUNCTION", help="name of a data set, or a function")
+    parser.add_argument(
+        "target", metavar="DATA|FILE.py:FUNCTION", help="name of a data set, or a function"
+    )
     group = parser.add_argument_group("network, for a named data set")
-    group.add_argument("--net", help="name of a network (mlp for vectors and small pictures, lenet5 for 28×28)")
+    group.add_argument(
+        "--net", help="name of a network (mlp for vectors and small images, lenet5 for 28×28)"
+    )
     group.add_argument("--width", type=int, default=64, help="width of the MLP's hidden layer (64)")
-    group.add_argument("--prior-epochs", type=int, help="epochs of the learnt prior (10)")
+    group.add_argument("--prior-epochs", type=int, help="epochs of the learned prior (10)")
     group = parser.add_argument_group("certificate")
-    group.add_argument("--prior", help="learnt (on a share of the train data) or initial (before training) (learnt)")
-    group.add_argument("--posterior", default="gaussian", help="gaussian or uniform noise (gaussian)")
-    group.add_argument("--prior-share", type=float, default=0.5, help="share of the data for the prior (0.5)")
-    group.add_argument("--delta", type=float, default=0.05, help="whole probability of failure (0.05)")
-    group.add_argument("--monte-carlo-delta", type=float, default=0.01, help="the part of it for the draws (0.01)")
-    group.add_argument("--scale", type=float, action="append", help="of the prior; given again, the best is paid for")
-    group.add_argument("--draws", type=int, default=100_000, help="independent draws of the weights (100000)")
-    group.add_argument("--floor", type=float, default=1e-5, help="least probability in the cross entropy (1e-5)")
+    group.add_argument(
+        "--prior",
+        help="learned (on a share of the training data) or initial (before training) (learned)",
+    )
+    group.add_argument(
+        "--posterior", default="gaussian", help="gaussian or uniform noise (gaussian)"
+    )
+    group.add_argument(
+        "--prior-share", type=float, default=0.5, help="share of the data for the prior (0.5)"
+    )
+    group.add_argument(
+        "--delta", type=float, default=0.05, help="whole probability of failure (0.05)"
+    )
+    group.add_argument(
+        "--monte-carlo-delta", type=float, default=0.01, help="the part of it for the draws (0.01)"
+    )
+    group.add_argument(
+        "--scale",
+        type=float,
+        action="append",
+        help="of the prior; given again, the best is paid for",
+    )
+    group.add_argument(
+        "--draws", type=int, default=100_000, help="independent draws of the weights (100000)"
+    )
+    group.add_argument(
+        "--floor", type=float, default=1e-5, help="least probability in the cross entropy (1e-5)"
+    )
     group = parser.add_argument_group("training of the posterior")
-    group.add_argument("--objective", default="quadratic", help="quadratic, kl or classic (quadratic)")
-    group.add_argument("--epochs", type=int, default=5, help="passes over the train data (5)")
+    group.add_argument(
+        "--objective", default="quadratic", help="quadratic, kl or classic (quadratic)"
+    )
+    group.add_argument("--epochs", type=int, default=5, help="passes over the training data (5)")
     group.add_argument("--batch-size", type=int, default=128, help="samples a step (128)")
-    group.add_argument("--learning-rate", type=float, default=1e-3, help="step, in units of the prior's scale (0.001)")
+    group.add_argument(
+        "--learning-rate",
+        type=float,
+        default=1e-3,
+        help="step, in units of the prior's scale (0.001)",
+    )
     group.add_argument("--seed", type=int, default=0, help="seed of splits, weights and draws (0)")
     group = parser.add_argument_group("output")
-    group.add_argument("--report", metavar="PATH.html", help="write a page that explains every number")
+    group.add_argument(
+        "--report", metavar="PATH.html", help="write a page that explains every number"
+    )
     group.add_argument("--json", action="store_true", help="print the certificate as JSON")
-    group.add_argument("--save", metavar="PATH", help="write the state dict of the random model here")
+    group.add_argument(
+        "--save", metavar="PATH", help="write the state dict of the random model here"
+    )
     group.add_argument("--quiet", "-q", action="store_true", help="no progress bar")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, certify, show."""
     from mindgap.cli.commands.train import save
-    from mindgap.core.errors import InputError
+    from mindgap.core import InputError
     from mindgap.training.certify.job import certify
 
     for path in (arguments.report, arguments.save):
@@ -85,9 +119,7 @@ def _target(arguments: argparse.Namespace) -> tuple[Any, Any]:
     """What to certify, and held-out data if the function gave any."""
     from mindgap.cli.commands.train import default_recipe
     from mindgap.cli.target import load_target
-    from mindgap.core.errors import InputError
-    from mindgap.core.recipe import Recipe
-    from mindgap.core.subject import Subject
+    from mindgap.core import InputError, Recipe, Subject
     from mindgap.training.fitted import Fitted
 
     if ":" not in arguments.target:
@@ -97,7 +129,8 @@ def _target(arguments: argparse.Namespace) -> tuple[Any, Any]:
     subject, held_out = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(subject, Subject | Recipe | Fitted):
         raise InputError(
-            f"{arguments.target} must return a mindgap.Recipe, a mindgap.Subject or a pair (subject, held-out data), "
+            f"{arguments.target} must return a mindgap.Recipe, a mindgap.Subject or a pair "
+            "(subject, held-out data), "
             f"got {type(subject).__name__}. Return one of them."
         )
     if isinstance(subject, Recipe):

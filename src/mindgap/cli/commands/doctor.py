@@ -1,7 +1,5 @@
 """Check the installation: versions, threads, extras, data sets, plug-ins. Exit code 1 if something is wrong."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os
@@ -28,7 +26,7 @@ EXTRAS = {
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,7 +69,7 @@ def diagnose() -> tuple[dict[str, Any], list[str]]:
 
 
 def _specs() -> tuple[dict[str, int], list[str]]:
-    from mindgap.core.registry import FAMILIES, catalog
+    from mindgap.core import FAMILIES, catalog
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,7 +1,5 @@
 """Examine a model of your own: FILE.py:FUNCTION names a function that returns a mindgap.Subject."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
@@ -21,15 +19,30 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     """The options that every examining command shares."""
     group = parser.add_argument_group("report")
     group.add_argument(
-        "--report", "--html", "-o", metavar="PATH", help="write the report here: .html, .json, .md or .txt"
+        "--report",
+        "--html",
+        "-o",
+        metavar="PATH",
+        help="write the report here: .html, .json, .md or .txt",
     )
-    group.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
     group.add_argument(
-        "--measure", action="append", metavar="NAME[:FIELD=VALUE,…]", help="only this measure; may be given again"
+        "--json", action="store_true", help="print the report as JSON instead of a table"
     )
-    group.add_argument("--thorough", action="store_true", help="also take the measures that are dear")
-    group.add_argument("--delta", type=float, default=0.05, help="probability with which a bound may fail (0.05)")
-    group.add_argument("--hardest", type=int, default=24, help="number of hardest samples to show (24)")
+    group.add_argument(
+        "--measure",
+        action="append",
+        metavar="NAME[:FIELD=VALUE,…]",
+        help="only this measure; may be given again",
+    )
+    group.add_argument(
+        "--thorough", action="store_true", help="also take the measures that are expensive"
+    )
+    group.add_argument(
+        "--delta", type=float, default=0.05, help="probability with which a bound may fail (0.05)"
+    )
+    group.add_argument(
+        "--hardest", type=int, default=24, help="number of hardest samples to show (24)"
+    )
     group.add_argument("--quiet", "-q", action="store_true", help="no progress bar")
 
 
@@ -47,7 +60,9 @@ def show(subject: Any, arguments: argparse.Namespace) -> int:
 
     report = examine(
         subject,
-        measures=None if arguments.measure is None else [_measure(text) for text in arguments.measure],
+        measures=None
+        if arguments.measure is None
+        else [_measure(text) for text in arguments.measure],
         thorough=arguments.thorough,
         delta=arguments.delta,
         hardest=arguments.hardest,
@@ -72,15 +87,20 @@ def _measure(text: str) -> Any:
 
 def check_writable(path: str | None) -> None:
     """Refuse a path that cannot be written before the work is done, not after."""
-    from mindgap.core.errors import InputError
+    from mindgap.core import InputError
 
     if path is None:
         return
     folder = Path(path).resolve().parent
     if Path(path).is_dir() or not folder.is_dir():
-        what = "a folder" if Path(path).is_dir() else f"a path in a folder that does not exist ({folder})"
+        what = (
+            "a folder"
+            if Path(path).is_dir()
+            else f"a path in a folder that does not exist ({folder})"
+        )
         raise InputError(
-            f"The report must go to a file that can be written, got {what}: {path!r}. Choose another path."
+            f"The report must go to a file that can be written, got {what}: {path!r}. Choose "
+            "another path."
         )
     try:
         with (folder / f".{Path(path).name}.probe").open("w"):
@@ -88,5 +108,6 @@ def check_writable(path: str | None) -> None:
         (folder / f".{Path(path).name}.probe").unlink()
     except OSError as error:
         raise InputError(
-            f"The report must go to a writable path, got {path!r} ({error.strerror}). Choose another path."
+            f"The report must go to a writable path, got {path!r} ({error.strerror}). Choose "
+            "another path."
         ) from error

@@ -3,8 +3,6 @@
 Formulas for a terminal: LaTeX turned into one line of Unicode that a person can read.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import re
@@ -32,7 +30,9 @@ def plain_math(latex: str) -> str:
     """
     text = latex.replace(r"\{", "⦃").replace(r"\}", "⦄")
     for _ in range(6):  # innermost fractions and roots come first
-        text = re.sub(r"\\frac" + _GROUP + _GROUP, lambda m: f"{_bracketed(m[1])}/{_bracketed(m[2])}", text)
+        text = re.sub(
+            r"\\frac" + _GROUP + _GROUP, lambda m: f"{_bracketed(m[1])}/{_bracketed(m[2])}", text
+        )
         text = re.sub(r"\\sqrt" + _GROUP, r"√(\1)", text)
         text = re.sub(r"\\binom" + _GROUP + _GROUP, r"C(\1, \2)", text)
     text = re.sub(r"\\hat\s*\{?(\w)\}?", "\\1\u0302", text)
@@ -51,7 +51,7 @@ def _bracketed(text: str) -> str:
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""
     parser.add_argument("name", help="a name that `mindgap list` shows")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,8 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def describe(name: str) -> dict[str, Any]:
     """All words of a spec as plain data."""
-    from mindgap.core.references import reference
-    from mindgap.core.registry import find
+    from mindgap.core import find, reference
     from mindgap.core.spec import allowed
 
     cls = find(name)
@@ -96,7 +95,11 @@ def _limited(field: dataclasses.Field[Any]) -> bool:
 def _text(facts: dict[str, Any]) -> str:
     title = f"{facts['name']}  ({facts['family']}, {', '.join(facts['methods'])})"
     parts = [title, "─" * len(title), _wrapped(facts["summary"]), ""]
-    shown = {"Formula": plain_math(facts["formula"]), "Reading": facts["reading"], "Assumes": facts["assumes"]}
+    shown = {
+        "Formula": plain_math(facts["formula"]),
+        "Reading": facts["reading"],
+        "Assumes": facts["assumes"],
+    }
     for head, text in shown.items():
         parts += [head, _wrapped(text.replace("``", ""), "  "), ""]
     if facts["settings"]:
@@ -114,5 +117,10 @@ def _setting(setting: dict[str, Any]) -> str:
 
 def _wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(
-        text, 96, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text,
+        96,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )

@@ -2,12 +2,10 @@
 
   mindgap head my_model.py:make_subject --report head.html -o head.pt
 
-The largest weight m and the number of neighbours k are chosen on a part of the train data. The test data judge once,
-beside the head trained again without weights and beside the same weights on other samples. -o writes the new state
-dict, which loads back into your model's class.
+The largest weight m and the number of neighbors k are chosen on a part of the training data. The
+test data judge once, beside the head trained again without weights and beside the same weights on
+other samples. -o writes the new state dict, which loads back into your model's class.
 """
-
-from __future__ import annotations
 
 import argparse
 from pathlib import Path
@@ -21,18 +19,40 @@ from mindgap.cli.output import note, write, write_json
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""
     parser.add_argument("target", metavar="FILE.py:FUNCTION", help=EXAMPLE)
-    parser.add_argument("--search", choices=("grid", "random", "optuna"), default="grid", help="how to choose (grid)")
+    parser.add_argument(
+        "--search",
+        choices=("grid", "random", "optuna"),
+        default="grid",
+        help="how to choose (grid)",
+    )
     parser.add_argument("--max-weights", metavar="M,M", help="largest weights m to try")
-    parser.add_argument("--ks", metavar="K,K", help="numbers of neighbours k to try")
-    parser.add_argument("--trials", type=int, default=50, help="settings to try with random or optuna (50)")
-    parser.add_argument("--validation", type=float, default=0.2, help="share of the train data to choose on (0.2)")
+    parser.add_argument("--ks", metavar="K,K", help="numbers of neighbors k to try")
+    parser.add_argument(
+        "--trials", type=int, default=50, help="settings to try with random or optuna (50)"
+    )
+    parser.add_argument(
+        "--validation",
+        type=float,
+        default=0.2,
+        help="share of the training data to choose on (0.2)",
+    )
     parser.add_argument("--l2", type=float, default=1e-6, help="penalty on the head (1e-6)")
-    parser.add_argument("--standardize", action="store_true", help="divide each feature by its deviation")
-    parser.add_argument("--head", default="", metavar="NAME", help="dotted name of the last linear layer (found)")
-    parser.add_argument("--seed", type=int, default=0, help="of the validation split and the permutation (0)")
+    parser.add_argument(
+        "--standardize", action="store_true", help="divide each feature by its deviation"
+    )
+    parser.add_argument(
+        "--head", default="", metavar="NAME", help="dotted name of the last linear layer (found)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the validation split and the permutation (0)"
+    )
     parser.add_argument("--output", "-o", metavar="PATH", help="write the new state dict here")
-    parser.add_argument("--report", metavar="PATH.html", help="write a page here: the table and the map of the search")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument(
+        "--report",
+        metavar="PATH.html",
+        help="write a page here: the table and the map of the search",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", "-q", action="store_true", help="no progress bar")
 
 
@@ -77,7 +97,7 @@ def _lists(arguments: argparse.Namespace) -> dict[str, Any]:
 def _save(found: Any, arguments: argparse.Namespace) -> None:
     import torch
 
-    from mindgap.core.files import write_whole
+    from mindgap.core import write_whole
     from mindgap.report.pages.study import study_page
     from mindgap.report.report import versions
     from mindgap.runs.work import now
@@ -86,7 +106,11 @@ def _save(found: Any, arguments: argparse.Namespace) -> None:
         write_whole(arguments.output, lambda file: torch.save(found.model.state_dict(), file))
         note(f"The state dict is at {Path(arguments.output).resolve()}")
     if arguments.report:
-        fields = {name: value for name, value in vars(arguments).items() if name not in ("run", "json", "quiet")}
+        fields = {
+            name: value
+            for name, value in vars(arguments).items()
+            if name not in ("run", "json", "quiet")
+        }
         results = {
             "study": "head",
             "fields": fields,

@@ -1,7 +1,5 @@
 """List every measure, bound, remedy and study, those of plug-ins included."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 
@@ -13,12 +11,12 @@ PLURALS = {"measure": "measures", "bound": "bounds", "remedy": "remedies", "stud
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""
     parser.add_argument("--family", choices=PLURALS, help="only this family")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the catalog."""
-    from mindgap.core.registry import catalog
+    from mindgap.core import catalog
 
     rows: list[dict[str, Any]] = [
         {

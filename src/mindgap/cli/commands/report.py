@@ -1,7 +1,5 @@
 """Turn a saved report or a study's results (JSON) into a page: .html, .md or .txt by the ending."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path
@@ -14,13 +12,17 @@ from mindgap.cli.output import note
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""
     parser.add_argument(
-        "source", metavar="RESULTS.json", help="what examine --report x.json or run --results x.json wrote"
+        "source",
+        metavar="RESULTS.json",
+        help="what examine --report x.json or run --results x.json wrote",
     )
-    parser.add_argument("--output", "-o", metavar="PATH", default="mindgap-report.html", help="where the page goes")
+    parser.add_argument(
+        "--output", "-o", metavar="PATH", default="mindgap-report.html", help="where the page goes"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, recognise, write."""
+    """Read, recognize, write."""
     check_writable(arguments.output)
     data = _read(Path(arguments.source))
     _write(data, Path(arguments.output))
@@ -29,24 +31,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from mindgap.core.errors import InputError
+    from mindgap.core import InputError
 
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise InputError(f"The results must be an existing file, got {str(path)!r}. Check the path.") from error
+        raise InputError(
+            f"The results must be an existing file, got {str(path)!r}. Check the path."
+        ) from error
     except (OSError, ValueError) as error:
-        raise InputError(f"The results must be a JSON file, got {str(path)!r} ({error}). Write it anew.") from error
+        raise InputError(
+            f"The results must be a JSON file, got {str(path)!r} ({error}). Write it anew."
+        ) from error
     if not isinstance(data, dict) or not ({"cards", "study"} & set(data)):
         raise InputError(
-            f"The results must come from `mindgap examine` or `mindgap run`, got other JSON in {str(path)!r}. "
+            "The results must come from `mindgap examine` or `mindgap run`, got other JSON in "
+            f"{str(path)!r}. "
             "Pass a file that they wrote."
         )
     return data
 
 
 def _write(data: dict[str, Any], path: Path) -> None:
-    from mindgap.core.files import write_whole
+    from mindgap.core import write_whole
     from mindgap.report import Report, study_page
     from mindgap.runs import results_page
 

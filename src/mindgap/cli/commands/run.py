@@ -3,8 +3,6 @@
 mindgap run batch-size-gap --seeds 10 --results results.json
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,20 @@ from mindgap.cli.parser import Parser
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options; those of the study itself are read once its name is known."""
-    parser.add_argument("name", metavar="STUDY", help="name of a study; `mindgap run STUDY --help` shows its settings")
-    parser.add_argument("settings", nargs=argparse.REMAINDER, help="settings of the study and of the run")
+    parser.add_argument(
+        "name",
+        metavar="STUDY",
+        help="name of a study; `mindgap run STUDY --help` shows its settings",
+    )
+    parser.add_argument(
+        "settings", nargs=argparse.REMAINDER, help="settings of the study and of the run"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Sweep the trials, print the table, keep the results."""
     from mindgap.cli.options import add_fields, take
-    from mindgap.core.registry import find
+    from mindgap.core import find
 
     cls: Any = find(arguments.name, "study")
     parser = Parser(prog=f"mindgap run {cls.name}", description=cls.words().summary)
@@ -37,8 +41,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("run")
-    group.add_argument("--tiny", action="store_true", help="a version of the study that takes seconds")
-    group.add_argument("--store", metavar="PATH", help="SQLite file of finished trials (in the user's cache folder)")
+    group.add_argument(
+        "--tiny", action="store_true", help="a version of the study that takes seconds"
+    )
+    group.add_argument(
+        "--store",
+        metavar="PATH",
+        help="SQLite file of finished trials (in the user's cache folder)",
+    )
     group.add_argument("--workers", type=int, help="number of processes (one a core)")
     group.add_argument("--limit", type=int, help="run at most so many trials now")
     group.add_argument("--results", "-o", metavar="PATH", help="write the results here as JSON")
@@ -64,5 +74,8 @@ def _sweep(study: Any, chosen: argparse.Namespace) -> int:
     for failure in swept.failures[:5]:
         note(f"A trial failed: {failure[1].error}")
     if not swept.complete:
-        note(f"{len(swept.records)} of {len(swept.trials)} trials are done and kept; run the command again to go on.")
+        note(
+            f"{len(swept.records)} of {len(swept.trials)} trials are done and kept; run the "
+            "command again to go on."
+        )
     return 0 if swept.complete else 1

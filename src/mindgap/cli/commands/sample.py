@@ -10,14 +10,13 @@ Evaluate elsewhere, on a queue or a cluster, and bring the values back:
   mindgap sample --session run.jsonl --tell done.csv
   mindgap sample --session run.jsonl -o points.csv --report points.html
 
-Go on from evaluations that you have (inputs in columns x0, x1 … or as --names says, values in y0, y1 …):
+Go on from evaluations that you have (inputs in columns x0, x1 … or as --names says, values in y0,
+y1 …):
 
   mindgap sample --data points.csv --ask 20 -o next.csv
 
 A point that fails is recorded with the reason, and the others go on.
 """
-
-from __future__ import annotations
 
 import argparse
 import dataclasses
@@ -66,7 +65,9 @@ def _ask(done: Any, arguments: argparse.Namespace) -> int:
 
     asked = done.sampler.ask(arguments.ask) if arguments.ask else done.sampler.pending
     table = asked_csv(asked, done.columns, done.sampler.domain.dimension)
-    _out(table, arguments, {"asked": [{"number": one.number, "x": list(one.point)} for one in asked]})
+    _out(
+        table, arguments, {"asked": [{"number": one.number, "x": list(one.point)} for one in asked]}
+    )
     if arguments.report:
         _page(done, arguments)
     return 0
@@ -86,39 +87,62 @@ def _evaluate(done: Any, evaluator: Any, arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what cannot end well before anything is evaluated."""
-    from mindgap.core.errors import InputError
+    from mindgap.core import InputError
 
     for path in (arguments.output, arguments.report, arguments.session):
         check_writable(path)
     if arguments.report and Path(arguments.report).suffix.lower() not in (".html", ".htm"):
         raise InputError(f"The page's path must end in .html, got {arguments.report!r}. Rename it.")
-    for name, path in (("--data", arguments.data), ("--tell", arguments.tell), ("--session", arguments.session)):
+    for name, path in (
+        ("--data", arguments.data),
+        ("--tell", arguments.tell),
+        ("--session", arguments.session),
+    ):
         if path and arguments.output and Path(path).resolve() == Path(arguments.output).resolve():
-            raise InputError(f"--output must be another file than {name}, got {path!r} for both. Rename one.")
+            raise InputError(
+                f"--output must be another file than {name}, got {path!r} for both. Rename one."
+            )
     if arguments.target and arguments.command:
-        raise InputError("There must be one thing to evaluate, got a function and --command. Leave one of them out.")
+        raise InputError(
+            "There must be one thing to evaluate, got a function and --command. Leave one of them "
+            "out."
+        )
     if arguments.ask is not None and arguments.ask < 0:
-        raise InputError(f"--ask must be 0 or more, got {arguments.ask}. 0 writes the points still pending.")
+        raise InputError(
+            f"--ask must be 0 or more, got {arguments.ask}. 0 writes the points still pending."
+        )
     if arguments.torch and not arguments.target:
-        raise InputError("--torch must come with a function, got none. Name it as FILE.py:FUNCTION.")
+        raise InputError(
+            "--torch must come with a function, got none. Name it as FILE.py:FUNCTION."
+        )
     if arguments.tell and not arguments.session:
-        raise InputError("--tell must come with --session, got none. Name the session that asked for the points.")
+        raise InputError(
+            "--tell must come with --session, got none. Name the session that asked for the points."
+        )
     given = arguments.command or (arguments.target and not arguments.torch)
     if given and (arguments.ask is not None or arguments.tell):
         raise InputError(
-            "--ask and --tell leave the evaluation to you, got something to evaluate. Leave one of them out."
+            "--ask and --tell leave the evaluation to you, got something to evaluate. Leave one "
+            "of them out."
         )
     export = arguments.session and Path(arguments.session).expanduser().is_file()
-    if not (arguments.target or arguments.command or arguments.tell or export or arguments.ask is not None):
+    if not (
+        arguments.target
+        or arguments.command
+        or arguments.tell
+        or export
+        or arguments.ask is not None
+    ):
         raise InputError(
-            "There must be something to evaluate, got neither FILE.py:FUNCTION nor --command. Name one, or ask for "
+            "There must be something to evaluate, got neither FILE.py:FUNCTION nor --command. "
+            "Name one, or ask for "
             "points with --ask 10."
         )
 
 
 def _evaluator(arguments: argparse.Namespace) -> Any:
     from mindgap.cli.target import find_target
-    from mindgap.core.errors import InputError
+    from mindgap.core import InputError
     from mindgap.jobs.sample.evaluate import Command
 
     if arguments.command is not None:
@@ -127,7 +151,10 @@ def _evaluator(arguments: argparse.Namespace) -> Any:
         return None
     found = find_target(arguments.target, "f")
     if not callable(found):
-        raise InputError(f"{arguments.target} must be a function of a point, got {type(found).__name__}. Name another.")
+        raise InputError(
+            f"{arguments.target} must be a function of a point, got {type(found).__name__}. Name "
+            "another."
+        )
     return found
 
 
@@ -156,7 +183,10 @@ def _tell(sampler: Any, arguments: argparse.Namespace, columns: Any) -> None:
     for number, reason in failures.items():
         sampler.fail(number, reason)
     lost = len(values) + len(failures) - (len(sampler.answers) - before)
-    note(f"{len(sampler.answers) - before} values taken, {lost} failures, {len(sampler.pending)} points pending.")
+    note(
+        f"{len(sampler.answers) - before} values taken, {lost} failures, {len(sampler.pending)} "
+        "points pending."
+    )
 
 
 def _write(done: Any, arguments: argparse.Namespace) -> None:
@@ -171,7 +201,7 @@ def _write(done: Any, arguments: argparse.Namespace) -> None:
 
 
 def _out(table: str, arguments: argparse.Namespace, facts: dict[str, Any]) -> None:
-    from mindgap.core.files import write_whole
+    from mindgap.core import write_whole
 
     if arguments.json:
         write_json(facts)
@@ -183,5 +213,8 @@ def _out(table: str, arguments: argparse.Namespace, facts: dict[str, Any]) -> No
 
 
 def _page(done: Any, arguments: argparse.Namespace) -> None:
-    done.save(arguments.report, source=arguments.target or arguments.command or arguments.data or arguments.session)
+    done.save(
+        arguments.report,
+        source=arguments.target or arguments.command or arguments.data or arguments.session,
+    )
     note(f"The page is at {Path(arguments.report).resolve()}")

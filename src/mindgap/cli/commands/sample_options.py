@@ -23,11 +23,15 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="your function: one point (a NumPy array) to a number or several",
     )
     parser.add_argument(
-        "--command", metavar="TEXT", help="a program instead: './sim {0} {1}', {x} for all, {file} for a JSON file"
+        "--command",
+        metavar="TEXT",
+        help="a program instead: './sim {0} {1}', {x} for all, {file} for a JSON file",
     )
     parser.add_argument("--shell", action="store_true", help="give the command to a shell")
     parser.add_argument(
-        "--torch", action="store_true", help="the function takes a tensor of rows and can be differentiated"
+        "--torch",
+        action="store_true",
+        help="the function takes a tensor of rows and can be differentiated",
     )
     _add_domain(parser.add_argument_group("domain"))
     _add_points(parser.add_argument_group("points"))
@@ -39,68 +43,139 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _add_domain(group: Any) -> None:
     group.add_argument("--low", metavar="NUMBERS", help="lowest value of every input, with commas")
     group.add_argument("--high", metavar="NUMBERS", help="highest value of every input")
-    group.add_argument("--simplex", type=int, metavar="N", help="N parts of a whole instead: at least 0, sum at most 1")
+    group.add_argument(
+        "--simplex",
+        type=int,
+        metavar="N",
+        help="N parts of a whole instead: at least 0, sum at most 1",
+    )
     group.add_argument("--names", metavar="A,B", help="names of the inputs (x0,x1,…)")
     group.add_argument("--outputs", metavar="A,B", help="names of the values (y0,y1,…)")
 
 
 def _add_points(group: Any) -> None:
-    group.add_argument("--initial", type=int, metavar="N", help="points of the start (16; 0 with --data)")
-    group.add_argument("--new", type=int, metavar="N", help="points by interest, all in all (16)")
-    group.add_argument("--rounds", type=int, metavar="N", default=1, help="choose the new ones in so many rounds (1)")
-    group.add_argument("--data", metavar="POINTS.csv", help="evaluations that you have, in place of a start")
     group.add_argument(
-        "--ask", type=int, metavar="N", help="only write N points to evaluate; 0 writes those still pending"
+        "--initial", type=int, metavar="N", help="points of the start (16; 0 with --data)"
     )
-    group.add_argument("--tell", metavar="DONE.csv", help="take values: columns number and y0,y1,… or error")
+    group.add_argument("--new", type=int, metavar="N", help="points by interest, all in all (16)")
+    group.add_argument(
+        "--rounds",
+        type=int,
+        metavar="N",
+        default=1,
+        help="choose the new ones in so many rounds (1)",
+    )
+    group.add_argument(
+        "--data", metavar="POINTS.csv", help="evaluations that you have, in place of a start"
+    )
+    group.add_argument(
+        "--ask",
+        type=int,
+        metavar="N",
+        help="only write N points to evaluate; 0 writes those still pending",
+    )
+    group.add_argument(
+        "--tell", metavar="DONE.csv", help="take values: columns number and y0,y1,… or error"
+    )
 
 
 def _add_choice(group: Any) -> None:
-    group.add_argument("--start", metavar="KIND", help="sobol, grid, uniform or latin-hypercube (sobol)")
+    group.add_argument(
+        "--start", metavar="KIND", help="sobol, grid, uniform or latin-hypercube (sobol)"
+    )
     group.add_argument(
         "--interest",
         metavar="KIND",
         help="neighbors, differences, sampled or derivative (neighbors; derivative with --torch)",
     )
-    group.add_argument("--density", metavar="KIND", help="pool, exact or mixture (pool; exact with --torch)")
     group.add_argument(
-        "--epsilon", type=float, metavar="X", help="variance of the noise behind derivative and sampled (0.001)"
+        "--density", metavar="KIND", help="pool, exact or mixture (pool; exact with --torch)"
+    )
+    group.add_argument(
+        "--epsilon",
+        type=float,
+        metavar="X",
+        help="variance of the noise behind derivative and sampled (0.001)",
     )
     group.add_argument("--order", type=int, metavar="N", help="order of the Taylor metric (2)")
     group.add_argument(
-        "--neighbors", type=int, metavar="N", help="neighbours, the point itself included (2 an input and the point)"
+        "--neighbors",
+        type=int,
+        metavar="N",
+        help="neighbors, the point itself included (2 an input and the point)",
     )
     group.add_argument(
-        "--components", type=int, metavar="N", help="components of the mixture (3); 0 leaves the number to BIC"
+        "--components",
+        type=int,
+        metavar="N",
+        help="components of the mixture (3); 0 leaves the number to BIC",
     )
-    group.add_argument("--temper", type=float, metavar="X", help="power of the interest; 1 takes it as it stands (0.5)")
     group.add_argument(
-        "--cap", type=float, metavar="X", help="quantile at which interest is capped; 1 caps nothing (0.99)"
+        "--temper",
+        type=float,
+        metavar="X",
+        help="power of the interest; 1 takes it as it stands (0.5)",
     )
-    group.add_argument("--uniform-share", type=float, metavar="X", help="share of the new points that are uniform (0)")
+    group.add_argument(
+        "--cap",
+        type=float,
+        metavar="X",
+        help="quantile at which interest is capped; 1 caps nothing (0.99)",
+    )
+    group.add_argument(
+        "--uniform-share",
+        type=float,
+        metavar="X",
+        help="share of the new points that are uniform (0)",
+    )
     group.add_argument("--seed", type=int, metavar="N", help="of all that is drawn (0)")
 
 
 def _add_evaluation(group: Any) -> None:
-    group.add_argument("--workers", type=int, metavar="N", help="evaluations at a time (the number of cores)")
-    group.add_argument("--timeout", type=float, metavar="SECONDS", help="kill an evaluation that takes longer")
-    group.add_argument("--retries", type=int, metavar="N", default=0, help="further attempts at a point that fails (0)")
+    group.add_argument(
+        "--workers", type=int, metavar="N", help="evaluations at a time (the number of cores)"
+    )
+    group.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="kill an evaluation that takes longer"
+    )
+    group.add_argument(
+        "--retries",
+        type=int,
+        metavar="N",
+        default=0,
+        help="further attempts at a point that fails (0)",
+    )
 
 
 def _add_files(group: Any) -> None:
-    group.add_argument("--session", metavar="PATH.jsonl", help="journal: a run that was killed goes on where it was")
-    group.add_argument("--output", "-o", metavar="POINTS.csv", help="write the points here, not to standard output")
-    group.add_argument("--report", metavar="PATH.html", help="write a page with the picture")
-    group.add_argument("--json", action="store_true", help="for machines")
+    group.add_argument(
+        "--session",
+        metavar="PATH.jsonl",
+        help="journal: a run that was killed goes on where it was",
+    )
+    group.add_argument(
+        "--output", "-o", metavar="POINTS.csv", help="write the points here, not to standard output"
+    )
+    group.add_argument("--report", metavar="PATH.html", help="write a page with the image")
+    group.add_argument("--json", action="store_true", help="print JSON")
     group.add_argument("--quiet", "-q", action="store_true", help="no progress bar")
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Settings of the sampler that were given, by the names that ``open_sampler`` knows."""
-    interest = _given(arguments, kind="interest", epsilon="epsilon", order="order", neighbors="neighbors")
-    names = {"components": "components", "temper": "temper", "cap": "cap", "uniform_share": "uniform_share"}
+    interest = _given(
+        arguments, kind="interest", epsilon="epsilon", order="order", neighbors="neighbors"
+    )
+    names = {
+        "components": "components",
+        "temper": "temper",
+        "cap": "cap",
+        "uniform_share": "uniform_share",
+    }
     density = _given(arguments, density="density", **names)
-    return {"interest": interest, "density": density} | _given(arguments, initial="initial", start="start", seed="seed")
+    return {"interest": interest, "density": density} | _given(
+        arguments, initial="initial", start="start", seed="seed"
+    )
 
 
 def _given(arguments: argparse.Namespace, **names: str) -> dict[str, Any]:
@@ -110,13 +185,19 @@ def _given(arguments: argparse.Namespace, **names: str) -> dict[str, Any]:
 
 def domain_of(arguments: argparse.Namespace) -> Domain | None:
     """The domain that was given, if any."""
-    from mindgap.core.errors import InputError
+    from mindgap.core import InputError
     from mindgap.sampling import Box, Simplex
 
     if arguments.simplex is not None:
         if arguments.low or arguments.high:
-            raise InputError("A simplex must stand alone, got --low or --high beside it. Leave one of them out.")
+            raise InputError(
+                "A simplex must stand alone, got --low or --high beside it. Leave one of them out."
+            )
         return Simplex(arguments.simplex)
     if (arguments.low is None) != (arguments.high is None):
         raise InputError("A box must have --low and --high, got one of them. Pass both.")
-    return None if arguments.low is None else Box(numbers("--low", arguments.low), numbers("--high", arguments.high))
+    return (
+        None
+        if arguments.low is None
+        else Box(numbers("--low", arguments.low), numbers("--high", arguments.high))
+    )

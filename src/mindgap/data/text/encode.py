@@ -5,8 +5,6 @@ Features on disk, so that a big encoder reads a text once.
 A bag of words: features of texts without any network, by hashing words and pairs of words.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
@@ -19,9 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import choice, integer
-from mindgap.core.errors import InputError
-from mindgap.core.files import write_whole
+from mindgap.core import InputError, choice, integer, write_whole
 from mindgap.data.damage import reading
 from mindgap.data.download import taking_turns, writing
 from mindgap.data.store import cache_folder
@@ -31,7 +27,10 @@ from mindgap.data.text.vocabulary import words
 
 
 def remembered(
-    encoder: str, settings: Mapping[str, Any], items: Sequence[Sequence[str]], make: Callable[[], Tensor]
+    encoder: str,
+    settings: Mapping[str, Any],
+    items: Sequence[Sequence[str]],
+    make: Callable[[], Tensor],
 ) -> Tensor:
     """What ``make`` gives, kept under a key of the encoder's hash, the settings and the texts.
 
@@ -59,9 +58,10 @@ WIDTH = 256
 
 
 def bag_of_words(items: Sequence[Sequence[str]], width: int = WIDTH) -> Tensor:
-    """Rows of length one: signed counts of words and of neighbouring words, each hashed to one of ``width`` places.
+    """Rows of length one: signed counts of words and of neighboring words, each hashed to one of ``width`` places.
 
-    Nothing is learned from the texts, so a row depends on its own item alone. Several sentences fill one bag.
+    Nothing is learned from the texts, so a row depends on its own item alone. Several sentences
+    fill one bag.
 
     >>> rows = bag_of_words([("a cat",), ("A cat",), ("two dogs",)])
     >>> torch.equal(rows[0], rows[1]), torch.equal(rows[0], rows[2])
@@ -69,7 +69,9 @@ def bag_of_words(items: Sequence[Sequence[str]], width: int = WIDTH) -> Tensor:
     """
     found = [[_hash(term) for sentence in item for term in _terms(sentence)] for item in items]
     hashes = torch.tensor([*itertools.chain.from_iterable(found)], dtype=torch.int64)
-    rows = torch.repeat_interleave(torch.arange(len(items)), torch.tensor([len(terms) for terms in found]))
+    rows = torch.repeat_interleave(
+        torch.arange(len(items)), torch.tensor([len(terms) for terms in found])
+    )
     signs = 1.0 - 2.0 * ((hashes >> 31) & 1)
     table = torch.zeros(len(items), width)
     table.index_put_((rows, (hashes & 0x7FFFFFFF) % width), signs, accumulate=True)
@@ -126,7 +128,11 @@ def encode(
     integer("batch_size", batch_size)
     items = _items(texts)
     pairs, apart = len(items[0]) == 2, pair == "apart"
-    wanted = [item[place : place + 1] for place in (0, 1) for item in items] if pairs and apart else items
+    wanted = (
+        [item[place : place + 1] for place in (0, 1) for item in items]
+        if pairs and apart
+        else items
+    )
     if encoder == BAG:
         features = bag_of_words(wanted)
     else:
@@ -160,7 +166,9 @@ def _encoded(
         return Encoder(folder)(list(numbers), pooling, length, batch_size, progress)
 
     settings = {"pooling": pooling, "length": length}
-    features = remembered(encoder_digest(folder), settings, list(numbers), make) if cache else make()
+    features = (
+        remembered(encoder_digest(folder), settings, list(numbers), make) if cache else make()
+    )
     return features[torch.tensor([numbers[item] for item in items])]
 
 
@@ -175,5 +183,7 @@ def _items(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Item]:
     if any(len(item) != len(items[0]) or not 1 <= len(item) <= 2 for item in items) or not all(
         isinstance(sentence, str) for item in items for sentence in item
     ):
-        raise InputError("texts must all be sentences or all be pairs of sentences, got a mixture. Part them.")
+        raise InputError(
+            "texts must all be sentences or all be pairs of sentences, got a mixture. Part them."
+        )
     return items

@@ -1,7 +1,5 @@
 """A Hugging Face encoder at work: tokens in batches of like length, one row of features a text."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,9 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from mindgap.core.errors import InputError, require
-from mindgap.core.progress import Progress
-from mindgap.core.purity import seeded
+from mindgap.core import InputError, Progress, require, seeded
 
 Pooling = Literal["mean", "first"]
 Item = tuple[str, ...]
@@ -27,27 +23,47 @@ class Encoder:
         places = {"local_files_only": True, "trust_remote_code": False}
         safe = any(folder.glob("*.safetensors"))
         try:
-            with seeded(0), _quiet(transformers):  # what the file lacks would be drawn from the global generator
+            with (
+                seeded(0),
+                _quiet(transformers),
+            ):  # what the file lacks would be drawn from the global generator
                 model, report = transformers.AutoModel.from_pretrained(
-                    folder, use_safetensors=safe, weights_only=True, output_loading_info=True, **places
+                    folder,
+                    use_safetensors=safe,
+                    weights_only=True,
+                    output_loading_info=True,
+                    **places,
                 )
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **places)
         except Exception as error:  # the readers of a dozen formats have as many errors
             raise InputError(
-                f"encoder must be a folder that transformers can read, got {str(folder)!r} ({_first_line(error)}). "
+                f"encoder must be a folder that transformers can read, got {str(folder)!r} "
+                f"({_first_line(error)}). "
                 "Save model and tokenizer there with save_pretrained()."
             ) from error
         _check_complete(folder, report)
-        self.model = (model.get_encoder() if model.config.is_encoder_decoder else model).eval().requires_grad_(False)
+        self.model = (
+            (model.get_encoder() if model.config.is_encoder_decoder else model)
+            .eval()
+            .requires_grad_(False)
+        )
 
     def __call__(
-        self, items: Sequence[Item], pooling: Pooling, length: int, batch_size: int, progress: bool = False
+        self,
+        items: Sequence[Item],
+        pooling: Pooling,
+        length: int,
+        batch_size: int,
+        progress: bool = False,
     ) -> Tensor:
         """Features (items, width) in the order of ``items``, each of one text or of two as one sequence."""
         tokens = self._tokens(items, length)
         order = sorted(range(len(items)), key=lambda place: -len(tokens[place]["input_ids"]))
         parts = []
-        with torch.inference_mode(), Progress(len(items), title="encode", unit="text", shown=progress) as bar:
+        with (
+            torch.inference_mode(),
+            Progress(len(items), title="encode", unit="text", shown=progress) as bar,
+        ):
             for start in range(0, len(order), batch_size):
                 batch = [tokens[place] for place in order[start : start + batch_size]]
                 parts.append(self._features(batch, pooling))
@@ -59,13 +75,17 @@ class Encoder:
         columns = [list(column) for column in zip(*items, strict=True)]
         positions = getattr(self.model.config, "max_position_embeddings", None) or length
         limit = min(length, positions, self.tokenizer.model_max_length)
-        found = self.tokenizer(*columns, truncation=True, max_length=limit, return_attention_mask=True)
+        found = self.tokenizer(
+            *columns, truncation=True, max_length=limit, return_attention_mask=True
+        )
         return [{name: found[name][place] for name in found} for place in range(len(items))]
 
     def _features(self, batch: list[dict[str, list[int]]], pooling: Pooling) -> Tensor:
         padding = {"input_ids": self.tokenizer.pad_token_id or 0}
         padded = {
-            name: pad_sequence([torch.tensor(row[name]) for row in batch], True, padding.get(name, 0))
+            name: pad_sequence(
+                [torch.tensor(row[name]) for row in batch], True, padding.get(name, 0)
+            )
             for name in batch[0]
         }
         hidden: Tensor = self.model(**padded).last_hidden_state.float()
@@ -96,7 +116,8 @@ def _check_complete(folder: Path, report: dict[str, Any]) -> None:
     if missing:
         raise InputError(
             f"encoder must have weights for every layer, got {str(folder)!r} without {missing[0]!r}"
-            f"{f' and {len(missing) - 1} more' if missing[1:] else ''}. Choose an encoder whose file is whole."
+            f"{f' and {len(missing) - 1} more' if missing[1:] else ''}. Choose an encoder whose "
+            "file is whole."
         )
 
 

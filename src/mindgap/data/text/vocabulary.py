@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, integer
 
 PADDING, UNKNOWN, SEPARATOR = 0, 1, 2
 SPECIAL = ("<padding>", "<unknown>", "<separator>")
@@ -42,7 +41,9 @@ class Vocabulary:
     numbers: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "numbers", {word: number for number, word in enumerate(self.words)})
+        object.__setattr__(
+            self, "numbers", {word: number for number, word in enumerate(self.words)}
+        )
 
     def __len__(self) -> int:
         return len(self.words)
@@ -51,18 +52,26 @@ class Vocabulary:
     def of(cls, texts: Iterable[Sequence[str]], size: int = 5000) -> Vocabulary:
         """The most frequent words of ``texts``, ties in the order of first appearance, ``size`` entries in all."""
         integer("size", size, len(SPECIAL) + 1)
-        counts = collections.Counter(word for text in texts for sentence in text for word in words(sentence))
+        counts = collections.Counter(
+            word for text in texts for sentence in text for word in words(sentence)
+        )
         return cls((*SPECIAL, *(word for word, _ in counts.most_common(size - len(SPECIAL)))))
 
     def encode(self, texts: Sequence[Sequence[str]], length: int = 128) -> Tensor:
         """Token numbers of shape (n, length); too long samples lose the ends of their longest sentences."""
         integer("length", length, 1)
-        return torch.tensor([self._row(text, length) for text in texts], dtype=torch.int64).reshape(-1, length)
+        return torch.tensor([self._row(text, length) for text in texts], dtype=torch.int64).reshape(
+            -1, length
+        )
 
     def _row(self, text: Sequence[str], length: int) -> list[int]:
-        sentences = [[self.numbers.get(word, UNKNOWN) for word in words(sentence)] for sentence in text]
+        sentences = [
+            [self.numbers.get(word, UNKNOWN) for word in words(sentence)] for sentence in text
+        ]
         if length < 2 * len(sentences) - 1:
-            raise InputError(f"length must be at least {2 * len(sentences) - 1}, got {length}. Raise length.")
+            raise InputError(
+                f"length must be at least {2 * len(sentences) - 1}, got {length}. Raise length."
+            )
         _shorten(sentences, length - (len(sentences) - 1))
         row = sentences[0]
         for sentence in sentences[1:]:

@@ -1,9 +1,7 @@
-"""choose_head: search for a weighting of the head on held-out train data, then judge it once on test data.
+"""choose_head: search for a weighting of the head on held-out training data, then judge it once on test data.
 
-retrain_head: give a trained model a head that minds the samples whose neighbours disagree.
+retrain_head: give a trained model a head that minds the samples whose neighbors disagree.
 """
-
-from __future__ import annotations
 
 import copy
 import dataclasses
@@ -12,11 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from mindgap.core.errors import InputError, unknown_name
-from mindgap.core.loss import Loss
-from mindgap.core.stats import Paired, holm, paired
-from mindgap.core.subject import Subject
-from mindgap.core.table import Table
+from mindgap.core import InputError, Loss, Paired, Subject, Table, holm, paired, unknown_name
 from mindgap.jobs.head.search import KS, MAX_WEIGHTS, HeadSearch, Method, search_head
 from mindgap.remedies.variance_weighting import RetrainedHead, VarianceWeighting
 from mindgap.training.fitted import Fitted
@@ -35,9 +29,10 @@ def retrain_head(
 ) -> RetrainedHead:
     """A copy of a trained model whose last linear layer was trained again by Variance Based Samples Weighting.
 
-    The model given stays as it is; the new one has its class, and its state dict loads back into it. A module needs
-    ``train`` (inputs, targets) and ``loss``; a :class:`Subject` or what :func:`mindgap.fit` returns has them. Further
-    settings are those of :class:`mindgap.remedies.VarianceWeighting`: ``solver``, ``normalize``, ``l2``, ``head`` …
+    The model given stays as it is; the new one has its class, and its state dict loads back into
+    it. A module needs ``train`` (inputs, targets) and ``loss``; a :class:`Subject` or what
+    :func:`mindgap.fit` returns has them. Further settings are those of
+    :class:`mindgap.remedies.VarianceWeighting`: ``solver``, ``normalize``, ``l2``, ``head`` …
 
     >>> import torch
     >>> x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
@@ -51,20 +46,30 @@ def retrain_head(
             raise unknown_name("setting", name, known)
     remedy = VarianceWeighting(k=k, max_weight=max_weight, control=control, **settings)
     if not remedy.on:
-        raise InputError("max_weight must be at least 1 to train the head again, got 0. Use 1 for no weights.")
+        raise InputError(
+            "max_weight must be at least 1 to train the head again, got 0. Use 1 for no weights."
+        )
     return remedy.retrain(_copied(model, train, loss), seed)
 
 
 def _copied(model: Any, train: Any, loss: Any) -> Subject:
-    """The model's copy with its train data alone."""
+    """The model's copy with its training data alone."""
     whole = model.subject() if isinstance(model, Fitted) else model
     if isinstance(whole, Subject):
         own = whole.train if train is None else train
         twin = copy.deepcopy(whole.model)
-        return Subject(twin, whole.loss, own, task=whole.task, batch_size=whole.batch_size, check_determinism=False)
+        return Subject(
+            twin,
+            whole.loss,
+            own,
+            task=whole.task,
+            batch_size=whole.batch_size,
+            check_determinism=False,
+        )
     if not isinstance(whole, nn.Module) or train is None:
         raise InputError(
-            f"model must be a Subject, what fit returns, or a module with train=(inputs, targets), got "
+            "model must be a Subject, what fit returns, or a module with train=(inputs, "
+            "targets), got "
             f"{type(whole).__name__} without data. Pass the data the model was trained on."
         )
     return Subject(copy.deepcopy(whole), loss, train)
@@ -82,8 +87,9 @@ ARMS = {
 class HeadChoice:
     """A search, the model with the chosen head, and what all heads do on test data.
 
-    ``errors`` holds the error of every test sample by head (empty without test data): squared errors of values, 0 or 1
-    for classes. ``against`` compares each head with the one trained again without weights, paired over test samples.
+    ``errors`` holds the error of every test sample by head (empty without test data): squared
+    errors of values, 0 or 1 for classes. ``against`` compares each head with the one trained again
+    without weights, paired over test samples.
     """
 
     search: HeadSearch
@@ -97,7 +103,7 @@ class HeadChoice:
         m, k = self.search.best
         setting = f"m = {m:g}, k = {k}"
         if not self.against:
-            return f"Chosen on held-out train data: {setting}. Pass test data to see whether it helps."
+            return f"Chosen on held-out training data: {setting}. Pass test data to see whether it helps."
         weighted, permuted = self.against["weighted"], self.against["permuted"]
         p_value = self._corrected()["weighted"]
         if p_value >= 0.05:
@@ -106,10 +112,12 @@ class HeadChoice:
             return f"Weighting by local variance ({setting}) raised the test error (p = {p_value:.2g}). Do not use it."
         if weighted.difference >= permuted.difference:
             return f"The test error fell, but no more than with the same weights on other samples ({setting})."
-        return f"Weighting by local variance ({setting}) lowered the test error (p = {p_value:.2g})."
+        return (
+            f"Weighting by local variance ({setting}) lowered the test error (p = {p_value:.2g})."
+        )
 
     def table(self) -> Table:
-        """One row a head, and the map of the search."""
+        """One row per head, and the map of the search."""
         corrected = self._corrected()
         rows: list[tuple[Any, ...]] = []
         for arm, words in ARMS.items():
@@ -125,22 +133,25 @@ class HeadChoice:
             notes=(
                 self.verdict,
                 f"m = {m:g} and k = {k} were the best of {len(self.search.settings)} settings on "
-                f"{self.search.samples} held-out train samples; test data judged once, paired over samples.",
+                f"{self.search.samples} held-out training samples; test data judged once, paired "
+                "over samples.",
             ),
             charts=(self._map(),),
         )
 
     def _corrected(self) -> dict[str, float]:
-        return dict(zip(self.against, holm([test.p_value for test in self.against.values()]), strict=True))
+        return dict(
+            zip(self.against, holm([test.p_value for test in self.against.values()]), strict=True)
+        )
 
     def _map(self) -> dict[str, Any]:
         columns, lines, scores = self.search.map(self.search.by)
         change = scores - float(getattr(self.search.uniform, self.search.by)[0])
         return {
             "kind": "heat",
-            "title": f"Change of the {self.search.by} on held-out train samples against no weights: blue is better",
+            "title": f"Change of the {self.search.by} on held-out training samples against no weights: blue is better",
             "x_label": "largest weight m",
-            "y_label": "neighbours k",
+            "y_label": "neighbors k",
             "x_scale": "category",
             "y_scale": "category",
             "x": [f"{value:g}" for value in columns],
@@ -163,9 +174,10 @@ def choose_head(
     seed: int = 0,
     progress: bool = False,
 ) -> HeadChoice:
-    """Choose m and k on held-out train data, train the head again on all of them, and judge it with its controls.
+    """Choose m and k on held-out training data, train the head again on all of them, and judge it with its controls.
 
-    The settings are those of :func:`mindgap.jobs.head.search.search_head`. The subject stays as it is.
+    The settings are those of :func:`mindgap.jobs.head.search.search_head`. The subject stays as it
+    is.
     """
     ready = subject.subject() if isinstance(subject, Fitted) else subject
     found = search_head(
@@ -182,11 +194,19 @@ def choose_head(
         progress=progress,
     )
     m, k = found.best
-    settings: dict[str, Any] = {"k": k, "max_weight": m, "l2": l2, "standardize": standardize, "head": head}
+    settings: dict[str, Any] = {
+        "k": k,
+        "max_weight": m,
+        "l2": l2,
+        "standardize": standardize,
+        "head": head,
+    }
     models = {"as given": ready.model}
     for arm, control in (("uniform", "uniform"), ("permuted", "permuted"), ("weighted", "none")):
         models[arm] = retrain_head(ready, control=control, seed=seed, **settings).model
-    errors = {} if ready.test is None else {arm: _errors(ready, model) for arm, model in models.items()}
+    errors = (
+        {} if ready.test is None else {arm: _errors(ready, model) for arm, model in models.items()}
+    )
     against = {arm: paired(errors[arm], errors["uniform"]) for arm in errors if arm != "uniform"}
     return HeadChoice(search=found, model=models["weighted"], errors=errors, against=against)
 

@@ -1,6 +1,4 @@
-"""Choose the largest weight and the number of neighbours for a head, on a share of the train data."""
-
-from __future__ import annotations
+"""Choose the largest weight and the number of neighbors for a head, on a share of the training data."""
 
 import dataclasses
 import math
@@ -11,10 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import choice, generator, integer, number
-from mindgap.core.errors import InputError, require
-from mindgap.core.subject import Subject
-from mindgap.core.table import Table
+from mindgap.core import InputError, Subject, Table, choice, generator, integer, number, require
 from mindgap.jobs.head.trials import HeadTrials, Score, head_trials
 from mindgap.remedies.variance_weighting import VarianceWeighting
 from mindgap.training.fitted import Fitted
@@ -29,11 +24,11 @@ AT_ONCE = 8  # settings that a sampler proposes before it hears of their scores
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadSearch:
-    """The scores of all settings on held-out train samples, and the setting that was chosen.
+    """The scores of all settings on held-out training samples, and the setting that was chosen.
 
-    ``loss``, ``error`` and their standard errors have one entry a setting; ``uniform`` is the score of the head that
-    was trained again without weights: a setting that does not beat it is not worth its name. ``error`` is the loss in
-    a regression.
+    ``loss``, ``error`` and their standard errors have one entry per setting; ``uniform`` is the
+    score of the head that was trained again without weights: a setting that does not beat it is not
+    worth its name. ``error`` is the loss in a regression.
     """
 
     settings: tuple[Setting, ...]
@@ -49,7 +44,7 @@ class HeadSearch:
 
     @property
     def best(self) -> Setting:
-        """The chosen largest weight and number of neighbours."""
+        """The chosen largest weight and number of neighbors."""
         return self.settings[self.chosen]
 
     @property
@@ -59,9 +54,12 @@ class HeadSearch:
         return VarianceWeighting(**chosen)
 
     def map(self, of: str = "error") -> tuple[list[float], list[int], Tensor]:
-        """Largest weights, numbers of neighbours and the score (neighbours, weights), NaN where none was tried."""
+        """Largest weights, numbers of neighbors and the score (neighbors, weights), NaN where none was tried."""
         scores: Tensor = getattr(self, choice("of", of, ("error", "loss")))
-        columns, lines = sorted({m for m, _ in self.settings}), sorted({k for _, k in self.settings})
+        columns, lines = (
+            sorted({m for m, _ in self.settings}),
+            sorted({k for _, k in self.settings}),
+        )
         table = torch.full((len(lines), len(columns)), math.nan, dtype=torch.float64)
         for (m, k), score in zip(self.settings, scores, strict=True):
             table[lines.index(k), columns.index(m)] = score
@@ -70,14 +68,32 @@ class HeadSearch:
     def table(self) -> Table:
         """All settings, the best first, after the head without weights."""
         plain = self.uniform
-        first = (1.0, None, float(plain.loss[0]), float(plain.loss_error[0]), float(plain.error[0]), "no weights")
+        first = (
+            1.0,
+            None,
+            float(plain.loss[0]),
+            float(plain.loss_error[0]),
+            float(plain.error[0]),
+            "no weights",
+        )
         rows = [
-            (*self.settings[i], float(self.loss[i]), float(self.loss_error[i]), float(self.error[i]), "")
+            (
+                *self.settings[i],
+                float(self.loss[i]),
+                float(self.loss_error[i]),
+                float(self.error[i]),
+                "",
+            )
             for i in _order(self.error if self.by == "error" else self.loss, self.loss)
         ]
         columns = ("max_weight", "k", "loss", "standard error", "error", "")
-        note = f"scores on {self.samples} held-out train samples; the best of many is better by luck than it is"
-        return Table(title="largest weight and neighbours", columns=columns, rows=(first, *rows), notes=(note,))
+        note = f"scores on {self.samples} held-out training samples; the best of many is better by luck than it is"
+        return Table(
+            title="largest weight and neighbors",
+            columns=columns,
+            rows=(first, *rows),
+            notes=(note,),
+        )
 
 
 def search_head(
@@ -96,24 +112,34 @@ def search_head(
     seed: int = 0,
     progress: bool = False,
 ) -> HeadSearch:
-    """Train the head again with every setting on one part of the train data and score it on the rest, never on test.
+    """Train the head again with every setting on one part of the training data and score it on the rest, never on test.
 
-    ``method`` is ``"grid"`` (all pairs of ``max_weights`` and ``ks``), or ``"random"`` or ``"optuna"``: ``trials``
-    pairs between the smallest and the largest of each. ``validation`` is the share to hold out, or data of its own;
-    the layers below the head have seen a share, so data that they have not seen judge better. ``by`` says which score
-    chooses; equal errors are parted by the loss. Neighbours are sought once, and heads are solved to their optimum many
-    at a time. ``study`` is an Optuna study to go on with. Ctrl-C is not caught.
+    ``method`` is ``"grid"`` (all pairs of ``max_weights`` and ``ks``), or ``"random"`` or
+    ``"optuna"``: ``trials`` pairs between the smallest and the largest of each. ``validation`` is
+    the share to hold out, or data of its own; the layers below the head have seen a share, so data
+    that they have not seen judge better. ``by`` says which score chooses; equal errors are parted
+    by the loss. Neighbors are sought once, and heads are solved to their optimum many at a time.
+    ``study`` is an Optuna study to go on with. Ctrl-C is not caught.
     """
     ready = subject.subject() if isinstance(subject, Fitted) else subject
     _check(max_weights, ks, method, by)
     trial = head_trials(
-        ready, validation, max(ks), l2=l2, standardize=standardize, head=head, seed=seed, progress=progress
+        ready,
+        validation,
+        max(ks),
+        l2=l2,
+        standardize=standardize,
+        head=head,
+        seed=seed,
+        progress=progress,
     )
     if method == "optuna":
         settings, score = _asked(trial, max_weights, ks, trials, by, study, seed, progress)
     else:
         pairs = [(float(m), int(k)) for k in ks for m in max_weights]
-        settings = pairs if method == "grid" else _drawn(max_weights, ks, integer("trials", trials), seed)
+        settings = (
+            pairs if method == "grid" else _drawn(max_weights, ks, integer("trials", trials), seed)
+        )
         score = trial.score(settings, progress)
     order = _order(score.error if by == "error" else score.loss, score.loss)
     return HeadSearch(
@@ -126,8 +152,10 @@ def search_head(
     )
 
 
-def _drawn(max_weights: Sequence[float], ks: Sequence[int], trials: int, seed: int) -> list[Setting]:
-    """Weights uniform in the logarithm, neighbours uniform."""
+def _drawn(
+    max_weights: Sequence[float], ks: Sequence[int], trials: int, seed: int
+) -> list[Setting]:
+    """Weights uniform in the logarithm, neighbors uniform."""
     random = generator(seed)
     low, high = math.log(min(max_weights)), math.log(max(max_weights))
     weights = (low + (high - low) * torch.rand(trials, generator=random, dtype=torch.float64)).exp()
@@ -148,7 +176,9 @@ def _asked(
     """Ask a study for some settings, tell it their scores, and so on."""
     if study is None:
         optuna = require("optuna", "search")
-        study = optuna.create_study(direction="minimize", sampler=optuna.samplers.TPESampler(seed=seed))
+        study = optuna.create_study(
+            direction="minimize", sampler=optuna.samplers.TPESampler(seed=seed)
+        )
     settings: list[Setting] = []
     scores: list[Score] = []
     while len(settings) < trials:
@@ -176,7 +206,9 @@ def _check(max_weights: Sequence[float], ks: Sequence[int], method: str, by: str
     choice("method", method, METHODS)
     choice("by", by, ("error", "loss"))
     if not len(max_weights) or not len(ks):
-        raise InputError("max_weights and ks must each have an entry, got none. Pass the settings to try.")
+        raise InputError(
+            "max_weights and ks must each have an entry, got none. Pass the settings to try."
+        )
     for weight in max_weights:
         number("max_weights", weight, 1)
     for k in ks:

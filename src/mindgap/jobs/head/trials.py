@@ -1,6 +1,4 @@
-"""Heads trained with many settings on one part of the train data and scored on another."""
-
-from __future__ import annotations
+"""Heads trained with many settings on one part of the training data and scored on another."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,11 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import number
-from mindgap.core.errors import InputError
-from mindgap.core.loss import align, as_loss
-from mindgap.core.split import as_split
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Subject, align, as_loss, as_split, number
 from mindgap.data.splits import stratified_split
 from mindgap.ops.convex.heads import Kind, solve_heads
 from mindgap.ops.convex.minibatch import LOSSES, kind_of
@@ -26,7 +20,7 @@ AT_ONCE = 2**27  # bytes of weights that are held at once
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Mean loss and error of some heads on held-out samples, with standard errors; one entry a head."""
+    """Mean loss and error of some heads on held-out samples, with standard errors; one entry per head."""
 
     loss: Tensor
     loss_error: Tensor
@@ -55,7 +49,7 @@ class HeadTrials:
     l2: float
 
     def score(self, settings: Sequence[tuple[float, int]], progress: bool = False) -> Score:
-        """The scores of (largest weight, neighbours) pairs."""
+        """The scores of (largest weight, neighbors) pairs."""
         size = max(1, AT_ONCE // (8 * len(self.features)))
         chunks = [settings[first : first + size] for first in range(0, len(settings), size)]
         return Score.joined([self._score(chunk, progress) for chunk in chunks])
@@ -75,7 +69,13 @@ class HeadTrials:
         )
         columns = [self._judged(outputs) for outputs in heads.outputs(self.held_features)]
         loss, error = (torch.stack(column) for column in zip(*columns, strict=True))
-        return Score(loss.mean(1), _standard_error(loss), error.mean(1), _standard_error(error), heads.converged)
+        return Score(
+            loss.mean(1),
+            _standard_error(loss),
+            error.mean(1),
+            _standard_error(error),
+            heads.converged,
+        )
 
     def _judged(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and error of every held-out sample."""
@@ -99,7 +99,7 @@ def head_trials(
     seed: int = 0,
     progress: bool = False,
 ) -> HeadTrials:
-    """Hold samples out, or take given ones, and search the neighbours of the others up to ``largest``."""
+    """Hold samples out, or take given ones, and search the neighbors of the others up to ``largest``."""
     name = find_head(subject, head)
     features, target = head_features(subject, "train", name), subject.targets("train")
     kind = kind_of(subject, features, name)
@@ -108,8 +108,13 @@ def head_trials(
         fit, judge = (features[stays], target[stays]), (features[held], target[held])
     else:
         other = _on(subject, validation)
-        fit, judge = (features, target), (head_features(other, "train", name), other.targets("train"))
-    variance = VarianceByK(*fit, largest, task=subject.task, standardize=standardize, progress=progress)
+        fit, judge = (
+            (features, target),
+            (head_features(other, "train", name), other.targets("train")),
+        )
+    variance = VarianceByK(
+        *fit, largest, task=subject.task, standardize=standardize, progress=progress
+    )
     return HeadTrials(kind, *fit, *judge, variance, layer_of(subject.model, name), l2)
 
 
@@ -123,11 +128,16 @@ def _parted(target: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     stays = torch.ones(len(target), dtype=torch.bool).scatter(0, held, False).nonzero().flatten()
     if not len(held) or len(stays) < 2:
         raise InputError(
-            f"validation must leave samples on both sides, got {share} of {len(target)}. Pass more data or another "
+            f"validation must leave samples on both sides, got {share} of {len(target)}. Pass "
+            "more data or another "
             "share."
         )
     return stays, held
 
 
 def _standard_error(values: Tensor) -> Tensor:
-    return values.std(1) / values.shape[1] ** 0.5 if values.shape[1] > 1 else torch.full_like(values[:, 0], torch.nan)
+    return (
+        values.std(1) / values.shape[1] ** 0.5
+        if values.shape[1] > 1
+        else torch.full_like(values[:, 0], torch.nan)
+    )

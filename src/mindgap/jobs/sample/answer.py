@@ -1,7 +1,5 @@
 """What an evaluation gives, and how a worker calls the user's function. Light to import: workers start quickly."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
@@ -12,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 from mindgap.runs.process import TaskTimeoutError, WorkerProcess
 from mindgap.runs.work import one_line
 from mindgap.runs.worker import Home, ensure_importable
@@ -55,8 +53,10 @@ class Portable:
             content = pickle.dumps(self.function)
         except Exception as error:
             raise InputError(
-                f"The function must be picklable to run in another process, got: {' '.join(str(error).split())}. "
-                "Define it at the top level of a module, or pass executor=SerialExecutor() without a timeout."
+                "The function must be picklable to run in another process, got: "
+                f"{' '.join(str(error).split())}. "
+                "Define it at the top level of a module, or pass executor=SerialExecutor() "
+                "without a timeout."
             ) from error
         return _loaded, (_home(self.function), content)
 

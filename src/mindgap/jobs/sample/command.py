@@ -1,7 +1,5 @@
 """Command: an external program as a function, called with the numbers of a point on its command line."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -9,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 
-from mindgap.core.errors import InputError, unknown_name
+from mindgap.core import InputError, unknown_name
 
 _PLACE = re.compile(r"\{(\w+)\}")
 
@@ -18,10 +16,10 @@ _PLACE = re.compile(r"\{(\w+)\}")
 class Command:
     """A program that prints the value of a point: the numbers of its last line, as a list or with commas or spaces.
 
-    In the template ``{0}``, ``{1}`` … stand for the coordinates, with all their digits, ``{x}`` for all of them with
-    spaces between, ``{file}`` for the path of a JSON file with the list of them, and ``{number}`` for the point's
-    number. ``names`` name the coordinates, for ``{temperature}`` in place of ``{0}``. Other braces stay as they are.
-    No shell is called unless ``shell`` is true.
+    In the template ``{0}``, ``{1}`` … stand for the coordinates, with all their digits, ``{x}`` for
+    all of them with spaces between, ``{file}`` for the path of a JSON file with the list of them,
+    and ``{number}`` for the point's number. ``names`` name the coordinates, for ``{temperature}``
+    in place of ``{0}``. Other braces stay as they are. No shell is called unless ``shell`` is true.
 
     >>> Command("./sim --x={0} --y {1}").words((0.5, -2.0), 7, "7.json")
     ['./sim', '--x=0.5', '--y', '-2.0']
@@ -36,7 +34,10 @@ class Command:
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         if not self._split():
-            raise InputError("The command must be a program with its arguments, got nothing. Write './sim {0} {1}'.")
+            raise InputError(
+                "The command must be a program with its arguments, got nothing. Write './sim {0} "
+                "{1}'."
+            )
 
     def check(self, dimension: int, *, here: bool = True) -> None:
         """Refuse a template that does not fit points of a dimension, or a program that is not ``here``."""
@@ -45,19 +46,27 @@ class Command:
         for name in sorted(found):
             if name.isdigit() and name not in known:
                 raise InputError(
-                    f"The command must name coordinates from 0 to {dimension - 1}, got {{{name}}}. Correct it, or the "
+                    f"The command must name coordinates from 0 to {dimension - 1}, got "
+                    f"{{{name}}}. Correct it, or the "
                     "domain."
                 )
         if not found & (known.keys() - {"number"}):
             if found:
                 raise unknown_name("A place in the command", min(found), known)
             raise InputError(
-                f"The command must say where the point goes, got {self.template!r}. Write {{0}} {{1}}, {{x}} or "
+                f"The command must say where the point goes, got {self.template!r}. Write {{0}} "
+                f"{{1}}, {{x}} or "
                 "{file} in it."
             )
-        if here and not self.shell and shutil.which(self._split()[0]) is None and not _PLACE.search(self._split()[0]):
+        if (
+            here
+            and not self.shell
+            and shutil.which(self._split()[0]) is None
+            and not _PLACE.search(self._split()[0])
+        ):
             raise InputError(
-                f"The command must begin with a program that can be run, got {self._split()[0]!r}. Check the path and "
+                "The command must begin with a program that can be run, got "
+                f"{self._split()[0]!r}. Check the path and "
                 "that the file is executable."
             )
 
@@ -66,7 +75,10 @@ class Command:
         values = self._values(point, number, shlex.quote(file) if self.shell else file)
         if self.shell:
             return [_filled(self.template, values)]
-        parts = ([_filled(word, values)] if word != "{x}" else values["x"].split() for word in self._split())
+        parts = (
+            [_filled(word, values)] if word != "{x}" else values["x"].split()
+            for word in self._split()
+        )
         return [word for part in parts for word in part]
 
     def _values(self, point: Sequence[float], number: int, file: str) -> dict[str, str]:
@@ -80,22 +92,35 @@ class Command:
 
     def _split(self) -> list[str]:
         try:
-            return [self.template] if self.shell and self.template.strip() else shlex.split(self.template)
+            return (
+                [self.template]
+                if self.shell and self.template.strip()
+                else shlex.split(self.template)
+            )
         except ValueError as error:
             raise InputError(
-                f"The command must have its quotes in pairs, got {self.template!r}. Close the open one."
+                f"The command must have its quotes in pairs, got {self.template!r}. Close the "
+                "open one."
             ) from error
 
 
 def numbers(text: str) -> list[float] | None:
     """The numbers of the last line that is not empty; None if it holds anything else.
 
-    >>> numbers("step 1\\n0.5, 1e-3\\n\\n"), numbers("[1, 2]"), numbers("3 4"), numbers("done"), numbers("")
+    >>> (
+    ...     numbers("step 1\\n0.5, 1e-3\\n\\n"),
+    ...     numbers("[1, 2]"),
+    ...     numbers("3 4"),
+    ...     numbers("done"),
+    ...     numbers(""),
+    ... )
     ([0.5, 0.001], [1.0, 2.0], [3.0, 4.0], None, None)
     """
     line = last_line(text)
     try:
-        found = json.loads(line) if line.startswith("[") else re.split(r"[\s,;]+", line.strip(" ,;"))
+        found = (
+            json.loads(line) if line.startswith("[") else re.split(r"[\s,;]+", line.strip(" ,;"))
+        )
         return [_number(part) for part in found] if line else None
     except (ValueError, TypeError):
         return None

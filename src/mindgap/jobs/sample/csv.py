@@ -3,8 +3,6 @@
 A CSV file with a header, read with care: whatever is wrong with it is told by line and column.
 """
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io
@@ -17,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 from mindgap.sampling.taylor_sampler import TaylorSampler
 from mindgap.sampling.trail import Asked
 
@@ -31,28 +29,39 @@ class Table:
             with Path(path).expanduser().open(encoding="utf-8-sig", newline="") as file:
                 lines = [[cell.strip() for cell in line] for line in csv.reader(file)]
         except FileNotFoundError as error:
-            raise InputError(f"The points must be in an existing CSV file, got {str(path)!r}. Check it.") from error
+            raise InputError(
+                f"The points must be in an existing CSV file, got {str(path)!r}. Check it."
+            ) from error
         except (OSError, ValueError, csv.Error) as error:
             raise InputError(
                 f"The points must be in a CSV file, got {str(path)!r} ({error}). Write it anew."
             ) from error
         full = [(place, line) for place, line in enumerate(lines, 1) if any(line)]
         if not full:
-            raise InputError(f"{path} must have a header and rows, got an empty file. Write number,x0,y0 first.")
+            raise InputError(
+                f"{path} must have a header and rows, got an empty file. Write number,x0,y0 first."
+            )
         self.header = full[0][1]
         for place, line in full[1:]:
             if len(line) != len(self.header):
                 raise InputError(
-                    f"{path} must have {len(self.header)} cells in every row as in its header, got {len(line)} in line "
+                    f"{path} must have {len(self.header)} cells in every row as in its header, "
+                    f"got {len(line)} in line "
                     f"{place}. Correct it."
                 )
-        self.rows = [dict(zip(self.header, line, strict=True), **{"": str(place)}) for place, line in full[1:]]
+        self.rows = [
+            dict(zip(self.header, line, strict=True), **{"": str(place)})
+            for place, line in full[1:]
+        ]
 
     def find(self, named: Iterable[str], letter: str) -> list[str]:
         """The columns of the inputs or of the outputs: as named, or a letter with a number."""
         for name in named:
             if name not in self.header:
-                raise InputError(f"{self.path} must have a column {name!r}, got {', '.join(self.header)}. Rename one.")
+                raise InputError(
+                    f"{self.path} must have a column {name!r}, got {', '.join(self.header)}. "
+                    "Rename one."
+                )
         plain = [name for name in self.header if re.fullmatch(rf"{letter}\d*", name)]
         return list(named) or sorted(plain, key=lambda name: int(name[1:] or 0))
 
@@ -62,14 +71,17 @@ class Table:
             return float(row[name])
         except ValueError as error:
             raise InputError(
-                f"{self.path} must hold numbers, got {row[name]!r} in line {row['']}, column {name}. Correct it."
+                f"{self.path} must hold numbers, got {row[name]!r} in line {row['']}, column "
+                f"{name}. Correct it."
             ) from error
 
     def integer(self, row: dict[str, str], name: str) -> int:
         """A cell as a whole number."""
         value = self.number(row, name)
         if not value.is_integer():
-            raise InputError(f"{self.path} must hold whole numbers in {name}, got {row[name]}. Correct it.")
+            raise InputError(
+                f"{self.path} must hold whole numbers in {name}, got {row[name]}. Correct it."
+            )
         return int(value)
 
 
@@ -91,7 +103,10 @@ class Columns:
         """
         given: tuple[str, ...] = getattr(self, kind)
         if given and len(given) != count:
-            raise InputError(f"There must be a name for each of {count} {kind}, got {', '.join(given)}. Name all.")
+            raise InputError(
+                f"There must be a name for each of {count} {kind}, got {', '.join(given)}. Name "
+                "all."
+            )
         return list(given) or [f"{'x' if kind == 'inputs' else 'y'}{k}" for k in range(count)]
 
 
@@ -100,14 +115,20 @@ DEFAULT = Columns()
 
 def asked_csv(asked: Sequence[Asked], columns: Columns, dimension: int) -> str:
     """Points to evaluate: number and coordinates, with all their digits."""
-    return _written(["number", *columns.named("inputs", dimension)], ([one.number, *one.point] for one in asked))
+    return _written(
+        ["number", *columns.named("inputs", dimension)], ([one.number, *one.point] for one in asked)
+    )
 
 
 def points_csv(sampler: TaylorSampler, columns: Columns) -> str:
     """All points: number, coordinates, values, why they were chosen, their interest, and what went wrong."""
     width = sampler.width or len(columns.outputs) or 1
     answers, failed, interest = sampler.answers, sampler.failed, interests_by_number(sampler)
-    header = ["number", *columns.named("inputs", sampler.domain.dimension), *columns.named("outputs", width)]
+    header = [
+        "number",
+        *columns.named("inputs", sampler.domain.dimension),
+        *columns.named("outputs", width),
+    ]
     rows = (
         [
             one.number,
@@ -134,18 +155,27 @@ def read_known(path: str | os.PathLike[str], columns: Columns) -> tuple[Tensor, 
     table = Table(path)
     inputs, outputs = table.find(columns.inputs, "x"), table.find(columns.outputs, "y")
     if not inputs or not outputs:
-        kind, letter, option = ("outputs", "y", "--outputs") if inputs else ("inputs", "x", "--names")
+        kind, letter, option = (
+            ("outputs", "y", "--outputs") if inputs else ("inputs", "x", "--names")
+        )
         raise InputError(
-            f"{path} must have its {kind} in columns {letter}0, {letter}1 … or as {option} names them, got "
+            f"{path} must have its {kind} in columns {letter}0, {letter}1 … or as {option} names "
+            "them, got "
             f"{', '.join(table.header)}. Name them."
         )
-    rows = [row for row in table.rows if not row.get("error") and any(row[name] for name in outputs)]
+    rows = [
+        row for row in table.rows if not row.get("error") and any(row[name] for name in outputs)
+    ]
     points = [[table.number(row, name) for name in inputs] for row in rows]
     values = [[table.number(row, name) for name in outputs] for row in rows]
     if not rows:
         raise InputError(f"{path} must hold a point with its value, got none. Add a row.")
     found = Columns(tuple(inputs), tuple(outputs))
-    return torch.tensor(points, dtype=torch.float64), torch.tensor(values, dtype=torch.float64), found
+    return (
+        torch.tensor(points, dtype=torch.float64),
+        torch.tensor(values, dtype=torch.float64),
+        found,
+    )
 
 
 def read_told(
@@ -156,7 +186,8 @@ def read_told(
     outputs, inputs = table.find(columns.outputs, "y"), table.find(columns.inputs, "x")
     if "number" not in table.header or not (outputs or "error" in table.header):
         raise InputError(
-            f"{path} must have the columns number and y0, y1 … (or as --outputs names them) or error, got "
+            f"{path} must have the columns number and y0, y1 … (or as --outputs names them) or "
+            "error, got "
             f"{', '.join(table.header)}. Rename them."
         )
     values: dict[int, list[float]] = {}
@@ -167,10 +198,13 @@ def read_told(
         if empty and not row.get("error"):
             continue  # still to come
         if key in values or key in failures:
-            raise InputError(f"{path} must name every point once, got number {key} again. Leave one row out.")
+            raise InputError(
+                f"{path} must name every point once, got number {key} again. Leave one row out."
+            )
         if not 0 <= key < len(sampler.asked):
             raise InputError(
-                f"{path} must hold points that were asked, got number {key} of {len(sampler.asked)}. Ask first."
+                f"{path} must hold points that were asked, got number {key} of "
+                f"{len(sampler.asked)}. Ask first."
             )
         _same_point(table, row, inputs, sampler, key)
         if row.get("error"):
@@ -184,37 +218,50 @@ def read_told(
     }
 
 
-def _unchanged(path: object, sampler: TaylorSampler, values: dict[int, list[float]], failures: dict[int, str]) -> None:
+def _unchanged(
+    path: object, sampler: TaylorSampler, values: dict[int, list[float]], failures: dict[int, str]
+) -> None:
     """A file may repeat what was told, but not differ from it."""
     known, failed = sampler.answers, sampler.failed
     for key in [*values, *failures]:
         finite = key in values and all(map(math.isfinite, values[key]))
         if (key in known and values.get(key) != known[key]) or (key in failed and finite):
             raise InputError(
-                f"{path} must not change what was told, got {values.get(key, failures.get(key))} for point {key}, "
-                f"which has {known.get(key, failed.get(key))}. Leave it out, or begin another session."
+                f"{path} must not change what was told, got {values.get(key, failures.get(key))} "
+                f"for point {key}, "
+                f"which has {known.get(key, failed.get(key))}. Leave it out, or begin another "
+                "session."
             )
 
 
-def _same_point(table: Table, row: dict[str, str], inputs: list[str], sampler: TaylorSampler, key: int) -> None:
+def _same_point(
+    table: Table, row: dict[str, str], inputs: list[str], sampler: TaylorSampler, key: int
+) -> None:
     """A file that also holds coordinates must hold those that were asked."""
     if len(inputs) != sampler.domain.dimension:
         return
     low, high = (end.tolist() for end in sampler.domain.bounds)
     for axis, name in enumerate(inputs):
         asked = sampler.asked[key].point[axis]
-        if row[name] and not abs(table.number(row, name) - asked) <= NEAR * (high[axis] - low[axis]):
+        if row[name] and not abs(table.number(row, name) - asked) <= NEAR * (
+            high[axis] - low[axis]
+        ):
             raise InputError(
-                f"{table.path} must hold point {key} as it was asked, got {name}={row[name]} in place of {asked!r}. "
+                f"{table.path} must hold point {key} as it was asked, got {name}={row[name]} in "
+                f"place of {asked!r}. "
                 "Put every value in the row of its number."
             )
 
 
 def _written(header: list[str], rows: Iterable[Sequence[object]]) -> str:
     if len(set(header)) != len(header):
-        raise InputError(f"Columns must have different names, got {', '.join(header)}. Choose others.")
+        raise InputError(
+            f"Columns must have different names, got {', '.join(header)}. Choose others."
+        )
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows([repr(cell) if isinstance(cell, float) else cell for cell in row] for row in rows)
+    writer.writerows(
+        [repr(cell) if isinstance(cell, float) else cell for cell in row] for row in rows
+    )
     return text.getvalue()

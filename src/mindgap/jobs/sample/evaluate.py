@@ -15,13 +15,18 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, Any
 
-from mindgap.core.checks import integer, number
-from mindgap.core.errors import InputError, MindgapError
-from mindgap.core.progress import Progress
+from mindgap.core import InputError, MindgapError, Progress, integer, number
 from mindgap.jobs.sample.answer import Answer
 from mindgap.jobs.sample.command import Command
 from mindgap.jobs.sample.evaluators import Job, Kind, kind_of
-from mindgap.runs.executors import AnyExecutor, AnyFuture, LocalExecutor, as_executor, at_least_one, in_flight
+from mindgap.runs.executors import (
+    AnyExecutor,
+    AnyFuture,
+    LocalExecutor,
+    as_executor,
+    at_least_one,
+    in_flight,
+)
 from mindgap.runs.process import TaskTimeoutError
 from mindgap.runs.work import one_line
 from mindgap.runs.worker import LOADING
@@ -49,9 +54,21 @@ class Evaluation:
     """One run over some jobs."""
 
     def __init__(
-        self, sampler: TaylorSampler, jobs: list[Job], kind: Kind, executor: AnyExecutor, depth: int, bar: Progress
+        self,
+        sampler: TaylorSampler,
+        jobs: list[Job],
+        kind: Kind,
+        executor: AnyExecutor,
+        depth: int,
+        bar: Progress,
     ) -> None:
-        self._sampler, self._kind, self._executor, self._depth, self._bar = sampler, kind, executor, depth, bar
+        self._sampler, self._kind, self._executor, self._depth, self._bar = (
+            sampler,
+            kind,
+            executor,
+            depth,
+            bar,
+        )
         self._waiting = deque(jobs)
         self._flying: dict[int, tuple[Job, AnyFuture]] = {}
         self._landed: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -88,7 +105,8 @@ class Evaluation:
                 future = self._kind.submit(self._executor, job, self._sampler.width)
             except BrokenExecutor as error:
                 raise MindgapError(
-                    f"The executor must accept points, got: {one_line(error)}. Values that were told are kept: pass a "
+                    f"The executor must accept points, got: {one_line(error)}. Values that were "
+                    "told are kept: pass a "
                     "new executor and evaluate the pending points."
                 ) from error
             self._flying[job.asked.number] = (job, future)
@@ -125,7 +143,11 @@ class Evaluation:
             return Answer(None, str(error))
         except Exception as error:
             job.lost += 1
-            return None if job.lost < LOSSES else Answer(None, f"given up after {LOSSES} workers: {one_line(error)}")
+            return (
+                None
+                if job.lost < LOSSES
+                else Answer(None, f"given up after {LOSSES} workers: {one_line(error)}")
+            )
         return answer
 
     def _tell(self, job: Job, answer: Answer) -> None:
@@ -163,8 +185,8 @@ class Evaluation:
 
 
 def _finished(future: AnyFuture) -> Answer | None:
-    cancelled: Any = getattr(future, "cancelled", bool)
-    if future.done() and not cancelled():
+    canceled: Any = getattr(future, "canceled", bool)
+    if future.done() and not canceled():
         with contextlib.suppress(Exception):
             answer: Answer = future.result()
             return answer
@@ -187,14 +209,16 @@ def evaluate(
 ) -> Evaluated:
     """Evaluate points and tell their values one by one.
 
-    ``evaluator`` is a function of one point (a NumPy array) that returns a number or several, or a :class:`Command`. An
-    attempt that takes more than ``timeout`` seconds is killed. One that raises, ends with an error, prints no numbers,
-    or gives too few or infinite ones is tried ``retries`` times more; then the point is recorded as failed, with the
-    reason, and the others go on. ``executor`` is a :class:`LocalExecutor` of ``workers`` processes for functions
-    and threads for programs, unless given. Ctrl-C ends it at once and keeps what is told.
+    ``evaluator`` is a function of one point (a NumPy array) that returns a number or several, or a
+    :class:`Command`. An attempt that takes more than ``timeout`` seconds is killed. One that
+    raises, ends with an error, prints no numbers, or gives too few or infinite ones is tried
+    ``retries`` times more; then the point is recorded as failed, with the reason, and the others go
+    on. ``executor`` is a :class:`LocalExecutor` of ``workers`` processes for functions and threads
+    for programs, unless given. Ctrl-C ends it at once and keeps what is told.
 
-    With a session nothing that a program has computed is lost, even if this process is killed: ask the sampler for
-    its ``pending`` points and call this again. Finished programs are harvested and running ones awaited.
+    With a session nothing that a program has computed is lost, even if this process is killed: ask
+    the sampler for its ``pending`` points and call this again. Finished programs are harvested and
+    running ones awaited.
 
     >>> from mindgap.runs import SerialExecutor
     >>> from mindgap.sampling import Box, TaylorSampler
@@ -204,17 +228,22 @@ def evaluate(
     """
     jobs = _jobs(sampler, asked)
     if timeout is not None and not number("timeout", timeout) > 0:
-        raise InputError(f"timeout must be above 0 seconds, got {timeout}. Leave it out to wait for ever.")
+        raise InputError(
+            f"timeout must be above 0 seconds, got {timeout}. Leave it out to wait for ever."
+        )
     if LOADING.is_set():
         raise InputError(
-            "Points must not be evaluated while a script is imported. Guard it with if __name__ == '__main__'."
+            "Points must not be evaluated while a script is imported. Guard it with if __name__ "
+            "== '__main__'."
         )
     kind = kind_of(evaluator, sampler, timeout, integer("retries", retries, 0))
     try:
         with _chosen(executor, kind, workers) as chosen:
             kind.check(chosen)
             with Progress(len(jobs), unit="point", title="points", shown=progress) as bar:
-                return Evaluation(sampler, jobs, kind, chosen, in_flight(chosen, workers), bar).run()
+                return Evaluation(
+                    sampler, jobs, kind, chosen, in_flight(chosen, workers), bar
+                ).run()
     finally:
         kind.close()
 
@@ -224,7 +253,9 @@ def _jobs(sampler: TaylorSampler, asked: Iterable[Asked]) -> list[Job]:
     pending = {one.number for one in sampler.pending}
     for key in jobs:
         if key not in pending:
-            raise InputError(f"A point must be pending to be evaluated, got point {key}. Pass sampler.pending.")
+            raise InputError(
+                f"A point must be pending to be evaluated, got point {key}. Pass sampler.pending."
+            )
     return list(jobs.values())
 
 

@@ -15,10 +15,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 from mindgap.jobs.sample.answer import Answer, Portable, call, call_within
 from mindgap.jobs.sample.command import Command
-from mindgap.runs.executors import AnyExecutor, AnyFuture, LocalExecutor, SerialExecutor, available_cores
+from mindgap.runs.executors import (
+    AnyExecutor,
+    AnyFuture,
+    LocalExecutor,
+    SerialExecutor,
+    available_cores,
+)
 
 if TYPE_CHECKING:
     from mindgap.jobs.sample.program import Attempt
@@ -79,7 +85,9 @@ class Functions(Kind):
 
     def check(self, executor: AnyExecutor) -> None:
         """In another process the function must be loaded anew."""
-        if self.timeout is not None or not isinstance(executor, (SerialExecutor, ThreadPoolExecutor)):
+        if self.timeout is not None or not isinstance(
+            executor, (SerialExecutor, ThreadPoolExecutor)
+        ):
             pickle.dumps(self._portable)
 
     def submit(self, executor: AnyExecutor, job: Job, width: int | None) -> AnyFuture:
@@ -97,17 +105,27 @@ class Programs(Kind):
 
     def __init__(self, command: Command, sampler: Any, timeout: float | None, retries: int) -> None:
         if os.name != "posix":
-            raise InputError("A Command must run on Linux or macOS, got Windows. Use ask() and tell() there.")
+            raise InputError(
+                "A Command must run on Linux or macOS, got Windows. Use ask() and tell() there."
+            )
         super().__init__(timeout, retries)
-        self._command, self._dimension, self._session = command, sampler.domain.dimension, sampler.session_id
+        self._command, self._dimension, self._session = (
+            command,
+            sampler.domain.dimension,
+            sampler.session_id,
+        )
         path, self._folder = sampler.session, str(Path.cwd())
         self._own = None if path else tempfile.TemporaryDirectory(prefix="mindgap-")
-        self._work = Path(f"{path}.work").resolve() if path else Path(self._own.name if self._own else "")
+        self._work = (
+            Path(f"{path}.work").resolve() if path else Path(self._own.name if self._own else "")
+        )
         self._clear(sampler.answers)
 
     def executor(self, workers: int | None) -> ThreadPoolExecutor:
         """Threads are enough to wait for programs, which then see your environment as it is."""
-        return ThreadPoolExecutor(workers or available_cores(), thread_name_prefix="mindgap-program")
+        return ThreadPoolExecutor(
+            workers or available_cores(), thread_name_prefix="mindgap-program"
+        )
 
     def check(self, executor: AnyExecutor) -> None:
         """On this machine the program must be there."""
@@ -142,7 +160,9 @@ class Programs(Kind):
         from mindgap.jobs.sample.program import running, stop
 
         for stem in (self._stem(job, job.attempt) for job in jobs):
-            if running(stem) or Path(f"{stem}.json").exists():  # written before a wrapper is started
+            if (
+                running(stem) or Path(f"{stem}.json").exists()
+            ):  # written before a wrapper is started
                 stop(stem)
 
     def close(self) -> None:
@@ -160,7 +180,9 @@ class Programs(Kind):
                 path.unlink(missing_ok=True)
 
     def _stem(self, job: Job, attempt: int) -> str:
-        return str(self._work / (f"{job.asked.number}-{attempt}" if attempt else str(job.asked.number)))
+        return str(
+            self._work / (f"{job.asked.number}-{attempt}" if attempt else str(job.asked.number))
+        )
 
     def _attempt(self, job: Job, width: int | None) -> Attempt:
         from mindgap.jobs.sample.program import Attempt
@@ -187,7 +209,8 @@ def kind_of(evaluator: Any, sampler: Any, timeout: float | None, retries: int) -
         return Programs(evaluator, sampler, timeout, retries)
     if not callable(evaluator):
         raise InputError(
-            f"evaluator must be a function of one point or a Command, got {type(evaluator).__name__}. Write "
+            "evaluator must be a function of one point or a Command, got "
+            f"{type(evaluator).__name__}. Write "
             "Command('./sim {0} {1}') for a program."
         )
     return Functions(evaluator, timeout, retries)

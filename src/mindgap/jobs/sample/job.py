@@ -1,7 +1,5 @@
 """sample: evaluate an expensive function where it changes most, and go on where a killed run was."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
@@ -12,9 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mindgap.core.checks import integer
-from mindgap.core.errors import InputError, MindgapError
-from mindgap.core.files import write_whole
+from mindgap.core import InputError, MindgapError, integer, write_whole
 from mindgap.jobs.sample.csv import DEFAULT, Columns, points_csv
 from mindgap.jobs.sample.evaluate import Command, evaluate
 from mindgap.jobs.sample.session import Evaluator, open_sampler
@@ -41,7 +37,7 @@ class Sampling:
 
     @property
     def values(self) -> Tensor:
-        """Their values, one row a point."""
+        """Their values, one row per point."""
         return self.sampler.values
 
     @property
@@ -55,10 +51,12 @@ class Sampling:
         return self.sampler.failed
 
     def save(self, path: str | os.PathLike[str], source: str = "") -> Path:
-        """Write the points: a picture if the path ends in .html, else a table as CSV."""
+        """Write the points: a image if the path ends in .html, else a table as CSV."""
         if Path(path).suffix.lower() in (".html", ".htm"):
             names = self.columns.named("inputs", self.sampler.domain.dimension)
-            outputs = self.columns.named("outputs", self.sampler.width or len(self.columns.outputs) or 1)
+            outputs = self.columns.named(
+                "outputs", self.sampler.width or len(self.columns.outputs) or 1
+            )
             return sampling_page(self.sampler, path, names=names, outputs=outputs, source=source)
         return write_whole(path, points_csv(self.sampler, self.columns))
 
@@ -78,7 +76,10 @@ class Sampling:
             "new": counts["interest"],
             "interrupted": self.interrupted,
             "pending": len(sampler.pending),
-            "failed": [{"number": number, "reason": reason} for number, reason in sorted(sampler.failed.items())],
+            "failed": [
+                {"number": number, "reason": reason}
+                for number, reason in sorted(sampler.failed.items())
+            ],
             "settings": sampler.settings(),
             "points": rows,
         }
@@ -89,9 +90,16 @@ class Sampling:
         parts = ", ".join(f"{count} {name}" for name, count in kinds.items() if count)
         more = [f"{len(self.failed)} failed"] if self.failed else []
         more += [f"{facts['pending']} pending"] if facts["pending"] else []
-        lines = ["; ".join([f"{facts['known']} points known" + (f": {parts}" if parts else ""), *more])]
-        lines += [f"  {n} × {reason}" for reason, n in Counter(self.failed.values()).most_common(MOST_REASONS)]
-        return "\n".join([*lines, "Interrupted; what was done is kept."] if self.interrupted else lines)
+        lines = [
+            "; ".join([f"{facts['known']} points known" + (f": {parts}" if parts else ""), *more])
+        ]
+        lines += [
+            f"  {n} × {reason}"
+            for reason, n in Counter(self.failed.values()).most_common(MOST_REASONS)
+        ]
+        return "\n".join(
+            [*lines, "Interrupted; what was done is kept."] if self.interrupted else lines
+        )
 
 
 def sample(
@@ -113,50 +121,79 @@ def sample(
 ) -> Sampling:
     """Evaluate a function at a start and at ``new`` points where it changes most, chosen in so many ``rounds``.
 
-    ``evaluator`` is a function of one point, a :class:`mindgap.jobs.sample.evaluate.Command`, or, if ``differentiable``,
-    a torch function of a table of points. ``known`` are points and values that you have already: they take the place of
-    the start. Further settings are those of :class:`mindgap.sampling.TaylorSampler`. With a ``session`` a killed or
-    interrupted run goes on where it was, and a larger ``new`` adds to a finished one.
+    ``evaluator`` is a function of one point, a :class:`mindgap.jobs.sample.evaluate.Command`, or,
+    if ``differentiable``, a torch function of a table of points. ``known`` are points and values
+    that you have already: they take the place of the start. Further settings are those of
+    :class:`mindgap.sampling.TaylorSampler`. With a ``session`` a killed or interrupted run goes on
+    where it was, and a larger ``new`` adds to a finished one.
 
     >>> from mindgap.runs import SerialExecutor
     >>> from mindgap.sampling import Box
-    >>> done = sample(lambda point: abs(point[0]), Box(-1, 1), initial=8, new=4, executor=SerialExecutor())
+    >>> done = sample(
+    ...     lambda point: abs(point[0]), Box(-1, 1), initial=8, new=4, executor=SerialExecutor()
+    ... )
     >>> len(done.points), int(done.new.sum())
     (12, 4)
     """
     sampler = open_sampler(
-        evaluator, domain, known=known, differentiable=differentiable, session=session, settings=settings
+        evaluator,
+        domain,
+        known=known,
+        differentiable=differentiable,
+        session=session,
+        settings=settings,
     )
-    how = {"executor": executor, "workers": workers, "timeout": timeout, "retries": retries, "progress": progress}
+    how = {
+        "executor": executor,
+        "workers": workers,
+        "timeout": timeout,
+        "retries": retries,
+        "progress": progress,
+    }
     with sampler:
         stopped = fill(sampler, evaluator, new, rounds=rounds, differentiable=differentiable, **how)
     return Sampling(sampler, stopped, columns or DEFAULT)
 
 
 def fill(
-    sampler: TaylorSampler, evaluator: Evaluator, new: int, *, rounds: int = 1, differentiable: bool = False, **how: Any
+    sampler: TaylorSampler,
+    evaluator: Evaluator,
+    new: int,
+    *,
+    rounds: int = 1,
+    differentiable: bool = False,
+    **how: Any,
 ) -> bool:
     """Evaluate until the start and ``new`` points by interest have an answer; whether Ctrl-C ended it.
 
-    Points that were asked before are evaluated first and count, so that a run that was killed goes on.
+    Points that were asked before are evaluated first and count, so that a run that was killed goes
+    on.
     """
     integer("new", new, 0), integer("rounds", rounds)
     goals = [new * (turn + 1) // rounds for turn in range(rounds)]
     with contextlib.ExitStack() as stack:
         if how.get("executor") is None and not (differentiable or isinstance(evaluator, Command)):
-            how["executor"] = stack.enter_context(LocalExecutor(how.get("workers")))  # one for all rounds
+            how["executor"] = stack.enter_context(
+                LocalExecutor(how.get("workers"))
+            )  # one for all rounds
         return _rounds(sampler, evaluator, goals, differentiable, how)
 
 
 def _rounds(
-    sampler: TaylorSampler, evaluator: Evaluator, goals: list[int], differentiable: bool, how: Mapping[str, Any]
+    sampler: TaylorSampler,
+    evaluator: Evaluator,
+    goals: list[int],
+    differentiable: bool,
+    how: Mapping[str, Any],
 ) -> bool:
     while True:
         if sampler.pending and _evaluated(sampler, evaluator, differentiable, how):
             return True
         chosen = sum(one.why == "interest" for one in sampler.asked)
         begun = sum(one.why == "start" for one in sampler.asked)
-        wanted = sampler.initial - begun or next((goal - chosen for goal in goals if goal > chosen), 0)
+        wanted = sampler.initial - begun or next(
+            (goal - chosen for goal in goals if goal > chosen), 0
+        )
         if not wanted:
             return False
         try:
@@ -165,7 +202,9 @@ def _rounds(
             return True
 
 
-def _evaluated(sampler: TaylorSampler, evaluator: Evaluator, differentiable: bool, how: Mapping[str, Any]) -> bool:
+def _evaluated(
+    sampler: TaylorSampler, evaluator: Evaluator, differentiable: bool, how: Mapping[str, Any]
+) -> bool:
     if not differentiable:
         return evaluate(sampler, sampler.pending, evaluator, **how).interrupted
     try:
@@ -185,6 +224,7 @@ def _users(call: Callable[[int], object], argument: int) -> None:
         if os.environ.get("MINDGAP_TRACEBACK"):
             raise
         raise InputError(
-            f"The function must run without an error, got {one_line(error)}. Correct it (MINDGAP_TRACEBACK=1 shows the "
+            f"The function must run without an error, got {one_line(error)}. Correct it "
+            "(MINDGAP_TRACEBACK=1 shows the "
             "whole traceback)."
         ) from error

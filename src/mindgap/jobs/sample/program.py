@@ -1,7 +1,5 @@
 """One attempt to evaluate a point by an external program: started, awaited, harvested or stopped through its files."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl
@@ -14,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mindgap.core.files import write_whole
+from mindgap.core import write_whole
 from mindgap.jobs.sample import wrapper
 from mindgap.jobs.sample.answer import Answer, Point, judged
 from mindgap.jobs.sample.command import last_line, numbers
@@ -32,8 +30,9 @@ class ProgramLostError(Exception):
 class Attempt:
     """What a worker needs to run a program for a point; ``stem`` is the beginning of its files' names.
 
-    ``key`` is another for another session, command or point, so that a file left by those is never taken for this
-    one's. A ``bound`` program ends when its worker does; any other goes on, and the next driver finds its value.
+    ``key`` is another for another session, command or point, so that a file left by those is never
+    taken for this one's. A ``bound`` program ends when its worker does; any other goes on, and the
+    next driver finds its value.
     """
 
     words: tuple[str, ...]
@@ -57,7 +56,9 @@ def run_program(attempt: Attempt) -> Answer:
         if not running(attempt.stem):
             code = _wrapped(attempt)
             if code not in (0, wrapper.BUSY):
-                raise ProgramLostError(f"its program was stopped (the wrapper ended with code {code})")
+                raise ProgramLostError(
+                    f"its program was stopped (the wrapper ended with code {code})"
+                )
             if code == 0 and harvested(attempt) is None:
                 raise ProgramLostError("the files of its program were removed")
         time.sleep(pause)
@@ -102,7 +103,8 @@ def running(stem: str) -> bool:
 def stop(stem: str) -> None:
     """End the program at once; its point counts as not evaluated.
 
-    A wrapper that has just been started says its number first and looks for the mark then, so one of both finds it.
+    A wrapper that has just been started says its number first and looks for the mark then, so one
+    of both finds it.
     """
     with contextlib.suppress(OSError, ValueError, KeyError):
         Path(f"{stem}.stop").touch()
@@ -122,7 +124,9 @@ def _wrapped(attempt: Attempt) -> int:
     Path(attempt.stem).parent.mkdir(parents=True, exist_ok=True)
     Path(f"{attempt.stem}.stop").unlink(missing_ok=True)
     write_whole(f"{attempt.stem}.json", json.dumps(list(attempt.point)))
-    order: dict[str, Any] = dataclasses.asdict(attempt) | {"parent": os.getpid() if attempt.bound else 0}
+    order: dict[str, Any] = dataclasses.asdict(attempt) | {
+        "parent": os.getpid() if attempt.bound else 0
+    }
     if attempt.shell:
         order["words"] = attempt.words[0]
     process = subprocess.Popen(  # noqa: S603  (our own program)

@@ -1,7 +1,5 @@
 """A sampler from what is given, what its session remembers, and the defaults."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 from mindgap.jobs.sample.evaluate import Command
 from mindgap.ops.mixture.points import as_numbers, as_rows
 from mindgap.sampling import Box, Domain, Draw, Interest, TaylorSampler
@@ -32,8 +30,8 @@ def open_sampler(
 ) -> TaylorSampler:
     """A sampler with the settings given, those of its session, or the defaults, in this order.
 
-    ``interest`` and ``density`` may be names, mappings of some fields, or an :class:`Interest` and a :class:`Draw`.
-    Known points that the session holds already are not taken in again.
+    ``interest`` and ``density`` may be names, mappings of some fields, or an :class:`Interest` and
+    a :class:`Draw`. Known points that the session holds already are not taken in again.
     """
     known = None if known is None else _tables(*known)
     given = {name: value for name, value in (settings or {}).items() if value is not None}
@@ -47,7 +45,9 @@ def open_sampler(
     given.setdefault("initial", 16 if known is None else 0)
     place = domain or (from_dict(saved["domain"]) if saved else _around(known))
     function = _function(evaluator, interest, differentiable)
-    sampler = TaylorSampler(function, place, interest=interest, density=density, session=session, **given)
+    sampler = TaylorSampler(
+        function, place, interest=interest, density=density, session=session, **given
+    )
     try:
         if known is not None:
             _take(sampler, known)
@@ -74,19 +74,24 @@ def _tables(points: Any, values: Any) -> Known:
     found = as_numbers(values, "values")
     if not len(rows) or found.ndim not in (1, 2) or len(found) != len(rows):
         raise InputError(
-            f"known must be points and a value for each, got {len(rows)} points and values of shape "
-            f"{tuple(found.shape)}. Pass one row a point."
+            f"known must be points and a value for each, got {len(rows)} points and values of "
+            "shape "
+            f"{tuple(found.shape)}. Pass one row per point."
         )
     return rows, found.reshape(len(rows), -1)
 
 
 def _around(known: Known | None) -> Domain:
     if known is None:
-        raise InputError("There must be a domain to sample, got none. Pass low and high, or points that are known.")
+        raise InputError(
+            "There must be a domain to sample, got none. Pass low and high, or points that are "
+            "known."
+        )
     low, high = known[0].amin(0), known[0].amax(0)
     if not bool((low < high).all()):
         raise InputError(
-            "The known points must differ in every coordinate to span a domain, got one value alone. Pass low and high."
+            "The known points must differ in every coordinate to span a domain, got one value "
+            "alone. Pass low and high."
         )
     return Box(low, high)
 
@@ -96,16 +101,27 @@ def _function(evaluator: Evaluator | None, interest: Interest, differentiable: b
     if differentiable or evaluator is None or not interest.calls:
         return evaluator if differentiable else None
     if isinstance(evaluator, Command) or interest.kind == "derivative":
-        word = "torch function (differentiable)" if interest.kind == "derivative" else "Python function"
+        word = (
+            "torch function (differentiable)"
+            if interest.kind == "derivative"
+            else "Python function"
+        )
         raise InputError(
-            f"interest={interest.kind!r} must have a {word} to call, got another evaluator. Use 'neighbors', which "
+            f"interest={interest.kind!r} must have a {word} to call, got another evaluator. Use "
+            "'neighbors', which "
             "needs no further calls."
         )
-    return lambda rows: torch.stack([torch.as_tensor(evaluator(row.numpy())).reshape(-1) for row in rows])
+    return lambda rows: torch.stack(
+        [torch.as_tensor(evaluator(row.numpy())).reshape(-1) for row in rows]
+    )
 
 
 def _take(sampler: TaylorSampler, known: Known) -> None:
-    held = {(one.point, tuple(sampler.answers[one.number])) for one in sampler.asked if one.why == "given"}
+    held = {
+        (one.point, tuple(sampler.answers[one.number]))
+        for one in sampler.asked
+        if one.why == "given"
+    }
     pairs = zip(*(table.tolist() for table in known), strict=True)
     fresh = [pair for pair in pairs if (tuple(pair[0]), tuple(pair[1])) not in held]
     if fresh:

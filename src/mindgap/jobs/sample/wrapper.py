@@ -1,12 +1,11 @@
 """The wrapper of an external program: runs it, keeps what it prints, and outlives the driver that wanted it.
 
-It is started by its path, in a session of its own, with one JSON object as its argument, and imports no mindgap.
-``STEM.out`` and ``STEM.err`` are what the program printed. ``STEM.rc`` is written in one piece after the program has
-ended; while it is missing, whoever holds the lock on ``STEM.lock`` is alive. The program inherits the lock, so that no
-second one is started while it runs, whatever became of this wrapper.
+It is started by its path, in a session of its own, with one JSON object as its argument, and
+imports no mindgap. ``STEM.out`` and ``STEM.err`` are what the program printed. ``STEM.rc`` is
+written in one piece after the program has ended; while it is missing, whoever holds the lock on
+``STEM.lock`` is alive. The program inherits the lock, so that no second one is started while it
+runs, whatever became of this wrapper.
 """
-
-from __future__ import annotations
 
 import contextlib
 import fcntl
@@ -45,12 +44,16 @@ class Run:
             signal.signal(signal.SIGTERM, self._stop)
             signal.signal(signal.SIGALRM, self._tick)
             self._write("pid", {"pid": os.getpid(), "started": start_time(os.getpid())})
-            if Path(f"{self.stem}.stop").exists():  # written by a driver that did not see our number yet
+            if Path(
+                f"{self.stem}.stop"
+            ).exists():  # written by a driver that did not see our number yet
                 return STOPPED
             code, error = self._run(lock.fileno())
             if self.stopped:
                 return STOPPED
-            self._write("rc", {"key": self.order["key"], "code": code, "late": self.late, "error": error})
+            self._write(
+                "rc", {"key": self.order["key"], "code": code, "late": self.late, "error": error}
+            )
         return 0
 
     def _run(self, lock: int) -> tuple[int, str]:
@@ -70,7 +73,9 @@ class Run:
             except OSError as error:
                 return 127, f"{error.strerror}: {self.order['words'][0]}"
             if limit or parent:
-                signal.setitimer(signal.ITIMER_REAL, min(limit or TICK, TICK) if parent else limit, TICK)
+                signal.setitimer(
+                    signal.ITIMER_REAL, min(limit or TICK, TICK) if parent else limit, TICK
+                )
             if self.stopped:
                 self._kill()
             code = self.process.wait()

@@ -1,24 +1,29 @@
 """The generalization gap."""
 
-from __future__ import annotations
-
-from mindgap.core.measure import Estimate, Measure
-from mindgap.core.result import Interval
-from mindgap.core.spec import option
-from mindgap.core.stats import mean_interval, proportion_interval, standard_error
-from mindgap.core.subject import Subject
+from mindgap.core import (
+    Estimate,
+    Interval,
+    Measure,
+    Subject,
+    mean_interval,
+    option,
+    proportion_interval,
+    standard_error,
+)
 
 
 class Gap(Measure):
-    r"""How much worse the model does on unseen data than on its train data.
+    r"""How much worse the model does on unseen data than on its training data.
 
-    Formula: $\frac{1}{n'}\sum_{i=1}^{n'} \ell(f(x'_i), y'_i) - \frac{1}{n}\sum_{i=1}^{n} \ell(f(x_i), y_i)$
+    Formula: $\frac{1}{n'}\sum_{i=1}^{n'} \ell(f(x'_i), y'_i) - \frac{1}{n}\sum_{i=1}^{n}
+    \ell(f(x_i), y_i)$
 
-    Reading: Large means that what was learnt on the train data does not carry over; near zero with a high train
-    error means that the model has not learnt enough. The error rate is used for classes, the loss for a regression.
+    Reading: Large means that what was learned on the training data does not carry over; near zero
+    with a high train error means that the model has not learned enough. The error rate is used for
+    classes, the loss for a regression.
 
-    Assumes: The test data were not used for training or for any choice. The train error of a given model is a known
-    number, so the interval covers the uncertainty of the test data alone.
+    Assumes: The test data were not used for training or for any choice. The training error of a
+    given model is a known number, so the interval covers the uncertainty of the test data alone.
 
     >>> Gap().level
     0.95
@@ -33,7 +38,7 @@ class Gap(Measure):
     level: float = option(0.95, help="level of the interval", above=0, below=1)
 
     def compute(self, subject: Subject) -> Estimate:
-        """Test minus train error, with the interval of the test error."""
+        """Test minus training error, with the interval of the test error."""
         train, test = subject.mean_error("train"), subject.mean_error("test")
         spread = self._interval(subject)
         return Estimate(

@@ -1,9 +1,7 @@
 """The number of weights."""
 
-from __future__ import annotations
-
-from mindgap.core.measure import INVARIANCES, Estimate, Measure
-from mindgap.core.subject import Subject
+from mindgap.core import Estimate, Measure, Subject
+from mindgap.core.measure import INVARIANCES
 from mindgap.ops.models.parameters import count
 
 
@@ -12,8 +10,9 @@ class ParameterCount(Measure):
 
     Formula: $m = \sum_l \dim(w_l)$
 
-    Reading: The classical capacity. In deep learning it hardly tells models apart: networks with far more weights
-    than samples generalize. Beside it stands the number of train samples a weight.
+    Reading: The classical capacity. In deep learning it hardly tells models apart: networks with
+    far more weights than samples generalize. Beside it stands the number of training samples a
+    weight.
 
     Assumes: Nothing. A tensor that is used twice counts once.
 
@@ -31,5 +30,7 @@ class ParameterCount(Measure):
         counts = count(subject.model)
         trained = sum(p.numel() for p in subject.model.parameters() if p.requires_grad)
         return Estimate(
-            value=float(sum(counts.values())), terms={"trainable": float(trained)}, details={"by_tensor": counts}
+            value=float(sum(counts.values())),
+            terms={"trainable": float(trained)},
+            details={"by_tensor": counts},
         )

@@ -1,23 +1,20 @@
-"""The loss on the train data."""
+"""The loss on the training data."""
 
-from __future__ import annotations
-
-from mindgap.core.measure import Estimate, Measure
-from mindgap.core.subject import Subject
+from mindgap.core import Estimate, Measure, Subject
 
 
-class TrainLoss(Measure):
-    r"""Mean loss on the train data, in evaluation mode.
+class TrainingLoss(Measure):
+    r"""Mean loss on the training data, in evaluation mode.
 
     Formula: $\hat R(f) = \frac{1}{n}\sum_{i=1}^{n} \ell(f(x_i), y_i)$
 
-    Reading: The plainest rival of every complexity measure: two models should be compared at the same train loss.
-    Large means that the model has not fitted its data.
+    Reading: The plainest rival of every complexity measure: two models should be compared at the
+    same training loss. Large means that the model has not fitted its data.
 
     Assumes: Nothing.
 
-    >>> TrainLoss().name
-    'train-loss'
+    >>> TrainingLoss().name
+    'training-loss'
     """
 
     method = ("K1",)
@@ -27,4 +24,6 @@ class TrainLoss(Measure):
 
     def compute(self, subject: Subject) -> Estimate:
         """The mean and the error rate beside it."""
-        return Estimate(value=subject.mean_loss("train"), terms={"train_error": subject.mean_error("train")})
+        return Estimate(
+            value=subject.mean_loss("train"), terms={"train_error": subject.mean_error("train")}
+        )

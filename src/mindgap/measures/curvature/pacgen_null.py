@@ -1,10 +1,6 @@
 """pacGen without the Hessian: the control that pacGen must beat."""
 
-from __future__ import annotations
-
-from mindgap.core.measure import Estimate, Measure
-from mindgap.core.spec import option
-from mindgap.core.subject import Subject
+from mindgap.core import Estimate, Measure, Subject, option
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.pacgen import EPSILON, GAMMA, pacgen_null
 
@@ -12,10 +8,11 @@ from mindgap.ops.curvature.pacgen import EPSILON, GAMMA, pacgen_null
 class PacgenNull(Measure):
     r"""The pacGen metric with a Hessian of zero: a count of the weights that are not small.
 
-    Formula: $\Psi_0 = \sum_i \ln \frac{|w_i| + \kappa_i}{\kappa_i}, \quad \kappa_i = \gamma |w_i| + \epsilon$
+    Formula: $\Psi_0 = \sum_i \ln \frac{|w_i| + \kappa_i}{\kappa_i}, \quad \kappa_i = \gamma |w_i| +
+    \epsilon$
 
-    Reading: What pacGen says when it knows nothing of the curvature. If this ranks models as pacGen does, the ranking
-    comes from the sizes of the weights. It reads no data.
+    Reading: What pacGen says when it knows nothing of the curvature. If this ranks models as pacGen
+    does, the ranking comes from the sizes of the weights. It reads no data.
 
     Assumes: Nothing.
 
@@ -36,5 +33,8 @@ class PacgenNull(Measure):
         """The sum, in total and by tensor."""
         flat = FlatLoss(subject)
         terms = pacgen_null(flat.place.double(), gamma=self.gamma, epsilon=self.epsilon)
-        parts = {name: float(part.sum()) for name, part in zip(flat.named, terms.split(flat.sizes), strict=True)}
+        parts = {
+            name: float(part.sum())
+            for name, part in zip(flat.named, terms.split(flat.sizes), strict=True)
+        }
         return Estimate(value=float(terms.sum()), details={"by_tensor": parts})

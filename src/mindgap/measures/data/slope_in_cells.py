@@ -1,30 +1,28 @@
 """The derivative bound of one input, with slopes read from the data."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
-from mindgap.core.measure import Estimate, Measure, Undefined
-from mindgap.core.spec import option
-from mindgap.core.subject import Subject
+from mindgap.core import Estimate, Measure, Subject, Undefined, option
 from mindgap.ops.taylor.derivative_bound import derivative_bound
 from mindgap.ops.taylor.metric import taylor_terms
 
 
 class SlopeInCells(Measure):
-    r"""How much error the slopes of target and model leave room for between the train samples, for one input.
+    r"""How much error the slopes of target and model leave room for between the training samples, for one input.
 
-    Formula: $\frac{1}{|S|} \sum_i \left( |f'(X_i)| + K \right)^2 \int_{S_i} |x - X_i|^2 \, dx, \qquad
-    \int_{S_i} |x - X_i|^2 \, dx = \frac{a_i^3 + b_i^3}{3}$
+    Formula: $\frac{1}{|S|} \sum_i \left( |f'(X_i)| + K \right)^2 \int_{S_i} |x - X_i|^2 \, dx,
+    \qquad \int_{S_i} |x - X_i|^2 \, dx = \frac{a_i^3 + b_i^3}{3}$
 
-    Reading: Each train sample answers for the part of the input range that lies nearest to it. Room for error is large
-    where samples are sparse and the target is steep: that is where more samples help most. In the squared units of the
-    target; compare it with the gap in mean squared error.
+    Reading: Each training sample answers for the part of the input range that lies nearest to it.
+    Room for error is large where samples are sparse and the target is steep: that is where more
+    samples help most. In the squared units of the target; compare it with the gap in mean squared
+    error.
 
-    Assumes: One input, one output, a model that meets every sample, and inputs spread evenly over their range. Slopes
-    of the target come from neighbouring samples and the model's slope from a grid, so this is an estimate, not a
-    bound; ``mindgap.ops.taylor.derivative_bound`` proves one where the function is known.
+    Assumes: One input, one output, a model that meets every sample, and inputs spread evenly over
+    their range. Slopes of the target come from neighboring samples and the model's slope from a
+    grid, so this is an estimate, not a bound; ``mindgap.ops.taylor.derivative_bound`` proves one
+    where the function is known.
 
     >>> SlopeInCells().grid
     2000
@@ -52,7 +50,10 @@ class SlopeInCells(Measure):
         }
         worst = values[parts.argmax()]
         return Estimate(
-            value=float(parts.sum()), status="heuristic", terms=terms, details={"worst_input": float(worst)}
+            value=float(parts.sum()),
+            status="heuristic",
+            terms=terms,
+            details={"worst_input": float(worst)},
         )
 
     def _steepest(self, subject: Subject, low: float, high: float) -> float:
@@ -64,7 +65,7 @@ class SlopeInCells(Measure):
 
 
 def target_slopes(inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Distinct inputs in order and how steep the mean target is there, from both neighbours."""
+    """Distinct inputs in order and how steep the mean target is there, from both neighbors."""
     values, place, copies = inputs.unique(return_inverse=True, return_counts=True)
     if len(values) < 3:
         raise Undefined("needs at least three different inputs")
@@ -78,6 +79,11 @@ def _line(subject: Subject) -> tuple[Tensor, Tensor]:
         raise Undefined(f"needs a regression, this is a {subject.task}")
     target = subject.targets("train").double()
     inputs = subject.train.take(torch.arange(len(subject.train))).inputs
-    if isinstance(inputs, dict) or len(inputs) != 1 or inputs[0][0].numel() != 1 or target[0].numel() != 1:
+    if (
+        isinstance(inputs, dict)
+        or len(inputs) != 1
+        or inputs[0][0].numel() != 1
+        or target[0].numel() != 1
+    ):
         raise Undefined("needs one input and one output")
     return inputs[0].double().flatten(), target.flatten()

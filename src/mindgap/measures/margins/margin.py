@@ -1,25 +1,22 @@
-"""The margin on the train data."""
-
-from __future__ import annotations
+"""The margin on the training data."""
 
 import math
 
 from torch import Tensor
 
-from mindgap.core.measure import Estimate, Measure
-from mindgap.core.spec import option
-from mindgap.core.subject import Subject
+from mindgap.core import Estimate, Measure, Subject, option
 
 
 class Margin(Measure):
-    r"""A low quantile of the margins of the train samples.
+    r"""A low quantile of the margins of the training samples.
 
     Formula: $Q_q\left\{ f(x_i)_{y_i} - \max_{k \neq y_i} f(x_i)_k \right\}$
 
-    Reading: Large and positive means that all but a few train samples are classified with room to spare. Negative
-    means that more than the quantile's share of them is wrong. Not normalised: scaling the last layer scales it.
+    Reading: Large and positive means that all but a few training samples are classified with room
+    to spare. Negative means that more than the quantile's share of them is wrong. Not normalized:
+    scaling the last layer scales it.
 
-    Assumes: A classification with one logit a class.
+    Assumes: A classification with one logit per class.
 
     >>> Margin().quantile
     0.1

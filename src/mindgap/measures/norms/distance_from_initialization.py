@@ -1,23 +1,20 @@
 """How far training moved the weights."""
 
-from __future__ import annotations
-
-from mindgap.core.measure import Estimate, Measure
-from mindgap.core.subject import Subject
+from mindgap.core import Estimate, Measure, Subject
 from mindgap.ops.models.parameters import displacement, norms, total
 
 
-class DistanceFromInitialisation(Measure):
+class DistanceFromInitialization(Measure):
     r"""Euclidean distance of the weights from where training began.
 
     Formula: $\lVert w - w_0 \rVert_2$
 
-    Reading: Large means that training had to go far to fit the data, as it does with random labels. Only models of one
-    architecture and initialisation can be compared.
+    Reading: Large means that training had to go far to fit the data, as it does with random labels.
+    Only models of one architecture and initialization can be compared.
 
     Assumes: The weights from before training are given.
 
-    >>> sorted(DistanceFromInitialisation().needs)
+    >>> sorted(DistanceFromInitialization().needs)
     ['initial']
     """
 
@@ -31,6 +28,8 @@ class DistanceFromInitialisation(Measure):
         """The distance, in total, by tensor and relative to the initial norm."""
         assert subject.initial is not None
         parts = norms(displacement(subject.model, subject.initial))
-        start = total(norms({name: subject.initial[name] for name, _ in subject.model.named_parameters()}))
+        start = total(
+            norms({name: subject.initial[name] for name, _ in subject.model.named_parameters()})
+        )
         relative = {"relative": total(parts) / start} if start > 0 else {}
         return Estimate(value=total(parts), terms=relative, details={"by_tensor": parts})

@@ -1,9 +1,6 @@
 """The norm of the weights."""
 
-from __future__ import annotations
-
-from mindgap.core.measure import Estimate, Measure
-from mindgap.core.subject import Subject
+from mindgap.core import Estimate, Measure, Subject
 from mindgap.ops.models.parameters import norms, total
 
 
@@ -12,8 +9,9 @@ class ParameterNorm(Measure):
 
     Formula: $\lVert w \rVert_2 = \sqrt{\sum_i w_i^2}$
 
-    Reading: Large weights are claimed to mean high capacity. Only models of one architecture can be compared, and a
-    ReLU network can be rescaled to any larger norm without changing what it computes.
+    Reading: Large weights are claimed to mean high capacity. Only models of one architecture can be
+    compared, and a ReLU network can be rescaled to any larger norm without changing what it
+    computes.
 
     Assumes: Nothing.
 

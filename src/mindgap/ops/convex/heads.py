@@ -3,18 +3,13 @@
 Heads of classes and of yes-or-no labels, for many weightings: the first shows the others the way.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import number
-from mindgap.core.errors import InputError
-from mindgap.core.progress import Progress
-from mindgap.core.split import check_finite
+from mindgap.core import InputError, Progress, check_finite, number
 from mindgap.ops.convex.softmax import Descent, Softmax, minimize
 from mindgap.ops.convex.squares import Basis, basis_of, least_squares
 
@@ -32,7 +27,13 @@ class Effort:
 
 
 def softmax_heads(
-    basis: Basis, target: Tensor, weights: Tensor, classes: int, l2: float, start: Tensor | None, effort: Effort
+    basis: Basis,
+    target: Tensor,
+    weights: Tensor,
+    classes: int,
+    l2: float,
+    start: Tensor | None,
+    effort: Effort,
 ) -> Found:
     """Coordinates (heads, classes, r) for weights (n, heads): the first head alone, the others in batches from it."""
     head = basis.rows.new_zeros(classes, basis.rows.shape[1]) if start is None else start
@@ -41,7 +42,9 @@ def softmax_heads(
     with Progress(weights.shape[1], title="heads", unit="head", shown=effort.progress) as bar:
         for chunk in _chunks(weights, size):
             problem = Softmax(basis, target, chunk, l2 * basis.penalty)
-            parts.append(minimize(problem, head.expand(chunk.shape[1], -1, -1), effort.tolerance, way))
+            parts.append(
+                minimize(problem, head.expand(chunk.shape[1], -1, -1), effort.tolerance, way)
+            )
             head = parts[0][0][0]
             if not l2:
                 _check_finite(problem, parts[-1][0])
@@ -55,12 +58,15 @@ def logistic_heads(
 ) -> Found:
     """Each output is a softmax of two classes with logits -z/2 and z/2, whose squared norm is half that of z.
 
-    The loss is a mean over the outputs, so alone each bears the penalty as often as there are outputs.
+    The loss is a mean over the outputs, so alone each bears the penalty as often as there are
+    outputs.
     """
     parts = []
     for k, column in enumerate(labels.T):
         pair = None if start is None else torch.stack([-start[k], start[k]]) / 2
-        parts.append(softmax_heads(basis, column, weights, 2, 2 * l2 * labels.shape[1], pair, effort))
+        parts.append(
+            softmax_heads(basis, column, weights, 2, 2 * l2 * labels.shape[1], pair, effort)
+        )
     found = torch.stack([part[0][:, 1] - part[0][:, 0] for part in parts], dim=1)
     steepness = torch.stack([part[1] for part in parts]).amax(0)
     return found, steepness, torch.stack([part[2] for part in parts]).all(0)
@@ -75,10 +81,14 @@ def _check_finite(problem: Softmax, heads: Tensor) -> None:
     """Without a penalty, a head that gets every sample right gets better for ever as it grows."""
     logits = problem.logits(heads)
     place = problem.target[:, None, None].expand(-1, logits.shape[1], 1)
-    right, others = logits.gather(2, place), logits.scatter(2, place, -torch.inf).amax(2, keepdim=True)
+    right, others = (
+        logits.gather(2, place),
+        logits.scatter(2, place, -torch.inf).amax(2, keepdim=True),
+    )
     if bool(((right > others)[:, :, 0] | (problem.weights == 0)).all(0).any()):
         raise InputError(
-            "l2 must be above 0 where a head gets every train sample right, got 0: the optimum lies at infinity. "
+            "l2 must be above 0 where a head gets every training sample right, got 0: the optimum "
+            "lies at infinity. "
             "Pass l2=1e-6."
         )
 
@@ -92,9 +102,9 @@ L2, TOLERANCE, MEMORY = 1e-6, 1e-8, 2**28
 class Heads:
     """Heads at their optimum, one for each weighting.
 
-    ``weight`` is (heads, outputs, features), ``bias`` (heads, outputs) or ``None``. ``steepness`` is the largest entry
-    of the gradient that is left, in coordinates in which the features have mean zero and variance one, and
-    ``converged`` whether it is within the tolerance.
+    ``weight`` is (heads, outputs, features), ``bias`` (heads, outputs) or ``None``. ``steepness``
+    is the largest entry of the gradient that is left, in coordinates in which the features have
+    mean zero and variance one, and ``converged`` whether it is within the tolerance.
     """
 
     weight: Tensor
@@ -122,17 +132,17 @@ def solve_heads(
     memory: int = MEMORY,
     progress: bool = False,
 ) -> Heads:
-    r"""Minimise a weighted mean loss over linear heads, in double precision.
+    r"""Minimize a weighted mean loss over linear heads, in double precision.
 
     .. math:: \min_{W, b} \; \frac{\sum_i w_i \, \ell(W x_i + b, y_i)}{\sum_i w_i} + \frac{\lambda}{2} \|W\|_F^2
 
-    The scale of the weights does not matter. The bias is not penalised. Classes that a hyperplane separates have no
-    finite optimum without a penalty: the default ``l2`` of 1e-6 is there for them, and ``l2=0`` raises where the
-    optimum is found to be at infinity.
+    The scale of the weights does not matter. The bias is not penalized. Classes that a hyperplane
+    separates have no finite optimum without a penalty: the default ``l2`` of 1e-6 is there for
+    them, and ``l2=0`` raises where the optimum is found to be at infinity.
 
     Args:
-        kind: ``"softmax"`` (cross entropy of class numbers), ``"logistic"`` (each output a yes-or-no label) or
-            ``"squares"`` (mean squared error over the outputs, in closed form).
+        kind: ``"softmax"`` (cross entropy of class numbers), ``"logistic"`` (each output a
+            yes-or-no label) or ``"squares"`` (mean squared error over the outputs, in closed form).
         features: (samples, width).
         target: class numbers (samples,), or labels or values (samples,) or (samples, outputs).
         weights: (samples,), or (heads, samples) for many heads at once; all ones if missing.
@@ -145,7 +155,9 @@ def solve_heads(
         progress: show a progress bar over the heads.
 
     >>> x, y = torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([1.0, 2.0, 9.0])
-    >>> solve_heads("squares", x, y, torch.tensor([1.0, 1.0, 0.0]), l2=0).outputs(x)[0, :, 0].round(decimals=9).tolist()
+    >>> solve_heads("squares", x, y, torch.tensor([1.0, 1.0, 0.0]), l2=0).outputs(x)[0, :, 0].round(
+    ...     decimals=9
+    ... ).tolist()
     [1.0, 2.0, 4.0]
     """
     number("l2", l2)
@@ -154,7 +166,10 @@ def solve_heads(
     if kind == "squares":
         values = target.double().reshape(len(target), -1)
         return _heads(basis, *least_squares(basis, values, table, l2))
-    first, effort = None if start is None else basis.inward(*start), Effort(tolerance, memory, progress)
+    first, effort = (
+        None if start is None else basis.inward(*start),
+        Effort(tolerance, memory, progress),
+    )
     if kind == "softmax":
         count = outputs or int(target.max()) + 1
         _check_classes(target, count)
@@ -171,12 +186,14 @@ def _heads(basis: Basis, found: Tensor, steepness: Tensor, converged: Tensor) ->
 def _check(features: Tensor, target: Tensor) -> None:
     if features.ndim != 2 or not len(features):
         raise InputError(
-            f"features must be a table (samples, width) with samples, got the shape {tuple(features.shape)}. Flatten "
+            "features must be a table (samples, width) with samples, got the shape "
+            f"{tuple(features.shape)}. Flatten "
             "what belongs to one sample."
         )
     if len(target) != len(features):
         raise InputError(
-            f"target must have one entry for each of the {len(features)} samples, got {len(target)}. Check that "
+            f"target must have one entry for each of the {len(features)} samples, got "
+            f"{len(target)}. Check that "
             "features and target belong together."
         )
     check_finite(features, "features")
@@ -187,23 +204,40 @@ def _check_classes(target: Tensor, count: int) -> None:
     low, high = int(target.min()), int(target.max())
     if low < 0 or high >= count:
         raise InputError(
-            f"target must be class numbers from 0 to {count - 1}, got {low} to {high}. Renumber them or raise outputs."
+            f"target must be class numbers from 0 to {count - 1}, got {low} to {high}. Renumber "
+            "them or raise outputs."
         )
 
 
 def _check_labels(labels: Tensor) -> None:
     if not bool(((labels == 0) | (labels == 1)).all()):
-        raise InputError("target must be labels 0 or 1, got other numbers. Round them, or solve in small batches.")
+        raise InputError(
+            "target must be labels 0 or 1, got other numbers. Round them, or solve in small "
+            "batches."
+        )
 
 
 def _weights(weights: Tensor | None, samples: int) -> Tensor:
     """Weights (samples, heads) that sum to one a head."""
-    table = torch.ones(1, samples, dtype=torch.float64) if weights is None else torch.atleast_2d(weights).double()
-    if table.ndim != 2 or table.shape[1] != samples or not torch.isfinite(table).all() or (table < 0).any():
+    table = (
+        torch.ones(1, samples, dtype=torch.float64)
+        if weights is None
+        else torch.atleast_2d(weights).double()
+    )
+    if (
+        table.ndim != 2
+        or table.shape[1] != samples
+        or not torch.isfinite(table).all()
+        or (table < 0).any()
+    ):
         raise InputError(
-            f"weights must be {samples} finite numbers that are not negative, or a row of them for each head, got the "
-            f"shape {tuple(table.shape)}. Give one weight a sample."
+            f"weights must be {samples} finite numbers that are not negative, or a row of them "
+            "for each head, got the "
+            f"shape {tuple(table.shape)}. Give one weight per sample."
         )
     if not bool((table.sum(1) > 0).all()):
-        raise InputError("weights must not all be zero, got a head whose samples weigh nothing. Raise one of them.")
+        raise InputError(
+            "weights must not all be zero, got a head whose samples weigh nothing. Raise one of "
+            "them."
+        )
     return (table / table.sum(1, keepdim=True)).T.contiguous()

@@ -1,9 +1,8 @@
 """A head trained in small batches by Adam, as the papers do: any loss, no optimum promised.
 
-Which convex problem a head and a loss make: found by comparing numbers, whatever the loss is called.
+Which convex problem a head and a loss make: found by comparing numbers, whatever the loss is
+called.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
@@ -11,10 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator
-from mindgap.core.errors import InputError
-from mindgap.core.loss import as_loss
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Subject, as_loss, generator
 from mindgap.ops.convex.heads import Kind
 from mindgap.ops.models.head import head_outputs
 
@@ -40,7 +36,8 @@ def train_head(
 ) -> tuple[Tensor, Tensor | None]:
     """Weight and bias after some epochs of Adam on the weighted mean loss of each batch plus λ/2 ‖W‖².
 
-    ``loss(outputs, target)`` gives one number a sample. The order of the samples depends on ``seed`` alone.
+    ``loss(outputs, target)`` gives one number per sample. The order of the samples depends on
+    ``seed`` alone.
     """
     weight = start[0].detach().clone().requires_grad_()
     bias = None if start[1] is None else start[1].detach().clone().requires_grad_()
@@ -61,15 +58,19 @@ def train_head(
 
 
 LOSSES: dict[Kind, str] = {"softmax": "cross_entropy", "logistic": "bce", "squares": "mse"}
-TASKS: dict[str, Kind] = {"classification": "softmax", "multilabel": "logistic", "regression": "squares"}
+TASKS: dict[str, Kind] = {
+    "classification": "softmax",
+    "multilabel": "logistic",
+    "regression": "squares",
+}
 PROBE = 256
 
 
 def kind_of(subject: Subject, features: Tensor, head: str) -> Kind:
     """The problem whose loss of the head's outputs is the subject's loss of the model's outputs.
 
-    So a model that ends in a log-softmax before a negative log likelihood is a softmax too, and label smoothing,
-    which has another optimum, is not.
+    So a model that ends in a log-softmax before a negative log likelihood is a softmax too, and
+    label smoothing, which has another optimum, is not.
     """
     kind = TASKS[subject.task]
     outputs = head_outputs(subject, features[:PROBE], head)
@@ -77,8 +78,10 @@ def kind_of(subject: Subject, features: Tensor, head: str) -> Kind:
     theirs = subject.losses("train")[:PROBE]
     if not _close(ours, theirs):
         raise InputError(
-            f"The exact solver must have a head {head!r} whose outputs enter {LOSSES[kind]} directly, got another loss "
-            f"({subject.loss.name}) or another layer in between. Pass solver='minibatch', or head='…'."
+            f"The exact solver must have a head {head!r} whose outputs enter {LOSSES[kind]} "
+            "directly, got another loss "
+            f"({subject.loss.name}) or another layer in between. Pass solver='minibatch', or "
+            "head='…'."
         )
     return kind
 
@@ -91,4 +94,6 @@ def is_direct(subject: Subject, features: Tensor, head: str) -> bool:
 
 def _close(ours: Tensor, theirs: Tensor) -> bool:
     ours, theirs = ours.double(), theirs.double()
-    return bool(torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().mean()) + 1e-12))
+    return bool(
+        torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().mean()) + 1e-12)
+    )

@@ -33,7 +33,11 @@ class State:
     def only(self, kept: Tensor) -> State:
         """Some of the heads."""
         return State(
-            self.heads[kept], self.logits[:, kept], self.value[kept], self.gradient[kept], self.chance[:, kept]
+            self.heads[kept],
+            self.logits[:, kept],
+            self.value[kept],
+            self.gradient[kept],
+            self.chance[:, kept],
         )
 
 
@@ -64,7 +68,9 @@ class Softmax:
         error = chance.clone()
         error[torch.arange(len(error)), :, self.target] -= 1
         error.mul_(self.weights[:, :, None])
-        gradient = (error.view(len(error), -1).T @ self.basis.rows).view_as(heads) + self.penalty * heads
+        gradient = (error.view(len(error), -1).T @ self.basis.rows).view_as(
+            heads
+        ) + self.penalty * heads
         return State(heads, logits, self.value(heads, logits), gradient, chance)
 
     def logits(self, heads: Tensor) -> Tensor:
@@ -85,12 +91,16 @@ class Descent:
     products: int = 0
 
 
-def minimize(problem: Softmax, heads: Tensor, tolerance: float, progress: Descent) -> tuple[Tensor, Tensor, Tensor]:
+def minimize(
+    problem: Softmax, heads: Tensor, tolerance: float, progress: Descent
+) -> tuple[Tensor, Tensor, Tensor]:
     """Coordinates, gradients' largest entries and whether each is at most ``tolerance``.
 
     Heads that are done leave the batch. ``progress`` brings a preconditioner from an earlier call.
     """
-    heads = heads - heads.mean(1, keepdim=True)  # a shift of all classes alike is no freedom of the optimum
+    heads = heads - heads.mean(
+        1, keepdim=True
+    )  # a shift of all classes alike is no freedom of the optimum
     done, steepness = heads.clone(), heads.new_full((len(heads),), torch.inf)
     left, state = torch.arange(len(heads)), problem.state(heads)
     for _ in range(ITERATIONS):

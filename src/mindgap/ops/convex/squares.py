@@ -1,9 +1,8 @@
 """Weighted least squares in closed form, for many weightings of the same samples at once.
 
-Coordinates in which a linear head is well conditioned: centred, uncorrelated features of variance one.
+Coordinates in which a linear head is well conditioned: centered, uncorrelated features of variance
+one.
 """
-
-from __future__ import annotations
 
 import dataclasses
 
@@ -15,9 +14,9 @@ from torch import Tensor
 class Basis:
     r"""The change of coordinates :math:`z = B^\top(x - \mu)`, with a last column of ones if there is a bias.
 
-    A head is :math:`W = U B^\top`, so its logits are those of U on z, and its squared norm is a weighted sum of the
-    squares of U. Directions in which no sample varies (dead units, copies) are left out: a head with any penalty has
-    no weight along them.
+    A head is :math:`W = U B^\top`, so its logits are those of U on z, and its squared norm is a
+    weighted sum of the squares of U. Directions in which no sample varies (dead units, copies) are
+    left out: a head with any penalty has no weight along them.
     """
 
     rows: Tensor
@@ -70,7 +69,10 @@ def _principal(values: Tensor) -> tuple[Tensor, Tensor]:
     samples = len(values)
     triangle = torch.linalg.qr(values, mode="r").R if samples > values.shape[1] else values
     _, size, transposed = torch.linalg.svd(triangle, full_matrices=False)
-    keep = size > (size.max() if len(size) else 0.0) * max(values.shape) * torch.finfo(values.dtype).eps
+    keep = (
+        size
+        > (size.max() if len(size) else 0.0) * max(values.shape) * torch.finfo(values.dtype).eps
+    )
     return transposed[keep].T, size[keep].square() / samples
 
 
@@ -79,14 +81,16 @@ ROUNDING = 1e-9
 SINGULAR = 1e-6  # a pivot below it: the condition is beyond what the normal equations bear
 
 
-def least_squares(basis: Basis, target: Tensor, weights: Tensor, l2: float) -> tuple[Tensor, Tensor, Tensor]:
+def least_squares(
+    basis: Basis, target: Tensor, weights: Tensor, l2: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Coordinates (heads, outputs, r) of the optimum for weights (n, heads) that sum to one a head, with what is left.
 
     What is left is the largest entry of the gradient, and whether it is no more than rounding.
 
-    The basis is orthonormal without weights, so the normal equations' condition is at most that of the weights
-    (largest over smallest), whatever the features. What samples of weight zero leave undetermined gets the smallest
-    coordinates.
+    The basis is orthonormal without weights, so the normal equations' condition is at most that of
+    the weights (largest over smallest), whatever the features. What samples of weight zero leave
+    undetermined gets the smallest coordinates.
     """
     rows, outputs = basis.rows, target.shape[1]
     gram = _products(rows, rows, weights)

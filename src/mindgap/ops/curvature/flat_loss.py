@@ -1,6 +1,4 @@
-"""A subject's mean train loss as a function of one flat row of weights; the model itself is never touched."""
-
-from __future__ import annotations
+"""A subject's mean training loss as a function of one flat row of weights; the model itself is never touched."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -10,10 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from mindgap.core.errors import InputError
-from mindgap.core.purity import evaluating
-from mindgap.core.split import Batch, Inputs
-from mindgap.core.subject import Subject, Which, call, typed
+from mindgap.core import Batch, InputError, Inputs, Subject, Which, call, evaluating, typed
 
 
 class FlatLoss:
@@ -29,9 +24,13 @@ class FlatLoss:
 
     def __init__(self, subject: Subject, which: Which = "train") -> None:
         self.subject, self.which, self.model = subject, which, subject.model
-        self.named = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
+        self.named = {
+            name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad
+        }
         if not self.named:
-            raise InputError("Curvature needs weights that are trained, got a model without. Set requires_grad.")
+            raise InputError(
+                "Curvature needs weights that are trained, got a model without. Set requires_grad."
+            )
         self.sizes = [p.numel() for p in self.named.values()]
         self.samples = len(subject.split(which))
 
@@ -49,11 +48,17 @@ class FlatLoss:
     def weights(self, place: Tensor) -> dict[str, Tensor]:
         """The row cut into named tensors, which share its memory."""
         parts = place.split(self.sizes)
-        return {name: part.view(p.shape) for (name, p), part in zip(self.named.items(), parts, strict=True)}
+        return {
+            name: part.view(p.shape)
+            for (name, p), part in zip(self.named.items(), parts, strict=True)
+        }
 
     def outputs(self, place: Tensor, inputs: Inputs) -> Tensor:
         """The model's outputs with these weights."""
-        answer = lambda *given, **named: functional_call(self.model, self.weights(place), given, named)  # noqa: E731
+
+        def answer(*given, **named):
+            return functional_call(self.model, self.weights(place), given, named)
+
         return call(cast("nn.Module", answer), inputs, place)
 
     def losses(self, place: Tensor, batch: Batch) -> Tensor:
@@ -94,10 +99,10 @@ class FlatLoss:
 
 
 def largest_eigenvalue(flat: FlatLoss, place: Tensor, *, steps: int = 40, seed: int = 0) -> float:
-    """The eigenvalue of the Hessian that is largest in size, by Lanczos' method with full orthogonalisation.
+    """The eigenvalue of the Hessian that is largest in size, by Lanczos' method with full orthogonalization.
 
-    A lower limit of its size that is exact to many digits after a few dozen products, unless the start, which is
-    random, happens to be orthogonal to the eigenvector.
+    A lower limit of its size that is exact to many digits after a few dozen products, unless the
+    start, which is random, happens to be orthogonal to the eigenvector.
     """
     source = torch.Generator().manual_seed(seed)
     start = torch.randn(len(place), generator=source, dtype=torch.float64)

@@ -1,16 +1,16 @@
-r"""The diagonal of the Hessian of the mean train loss, or what is taken for it, in four ways.
+r"""The diagonal of the Hessian of the mean training loss, or what is taken for it, in four ways.
 
-- ``"squared-gradient"``, the paper's: the mean square of the gradient of a random batch, which Adam's running mean
-  follows. With batches of B drawn with replacement that is :math:`\bar g_i^2 + \mathrm{Var}(g_i)/B`, computed here
-  exactly from the gradients of single samples. It is a curvature only for a likelihood at its optimum, and 1/B of it.
+- ``"squared-gradient"``, the paper's: the mean square of the gradient of a random batch, which
+  Adam's running mean follows. With batches of B drawn with replacement that is :math:`\bar g_i^2 +
+  \mathrm{Var}(g_i)/B`, computed here exactly from the gradients of single samples. It is a
+  curvature only for a likelihood at its optimum, and 1/B of it.
 - ``"exact"``: row by row, in as many backward passes as there are weights.
-- ``"gauss-newton"``: :math:`\sum_k (J^\top s_k)_i^2` with :math:`\sum_k s_k s_k^\top` the Hessian of the loss by the
-  outputs; for cross entropy it is the Fisher information. Where the outputs are piecewise linear in every single weight
-  (ReLU, max-pooling, batch normalisation with fixed statistics) it *is* the exact diagonal, for a fraction of the cost.
+- ``"gauss-newton"``: :math:`\sum_k (J^\top s_k)_i^2` with :math:`\sum_k s_k s_k^\top` the Hessian
+  of the loss by the outputs; for cross entropy it is the Fisher information. Where the outputs are
+  piecewise linear in every single weight (ReLU, max-pooling, batch normalization with fixed
+  statistics) it *is* the exact diagonal, for a fraction of the cost.
 - ``"hutchinson"``: the mean of :math:`v \odot Hv` over random signs v, unbiased.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Literal
@@ -20,10 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad, jacrev, vjp, vmap
 
-from mindgap.core.checks import choice, generator, integer, number
-from mindgap.core.errors import InputError
-from mindgap.core.purity import evaluating
-from mindgap.core.split import Batch, Inputs
+from mindgap.core import Batch, InputError, Inputs, choice, evaluating, generator, integer, number
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.models.parameters import all_at_once
 
@@ -49,16 +46,22 @@ def hessian_diagonal(
 
     >>> from torch import nn
     >>> from mindgap.core.subject import Subject
-    >>> subject = Subject(nn.Linear(2, 1, bias=False), "mse", (torch.tensor([[1.0, 2.0]]), torch.zeros(1, 1)))
+    >>> subject = Subject(
+    ...     nn.Linear(2, 1, bias=False), "mse", (torch.tensor([[1.0, 2.0]]), torch.zeros(1, 1))
+    ... )
     >>> flat = FlatLoss(subject)
-    >>> [hessian_diagonal(flat, flat.place, kind).round(decimals=4).tolist() for kind in ("exact", "gauss-newton")]
+    >>> [
+    ...     hessian_diagonal(flat, flat.place, kind).round(decimals=4).tolist()
+    ...     for kind in ("exact", "gauss-newton")
+    ... ]
     [[2.0, 8.0], [2.0, 8.0]]
     """
     choice("curvature", kind, CURVATURES)
     if kind == "exact":
         if len(place) > MOST_EXACT:
             raise InputError(
-                f"The exact diagonal must have at most {MOST_EXACT} entries, got {len(place)} weights. Choose "
+                f"The exact diagonal must have at most {MOST_EXACT} entries, got {len(place)} "
+                "weights. Choose "
                 "'gauss-newton', which is the same for ReLU networks, or 'hutchinson'."
             )
         return exact(flat, place)
@@ -68,7 +71,9 @@ def hessian_diagonal(
         return hutchinson(flat, place, probes=probes, seed=seed)
     slope = flat.gradient(place)
     square = _by_blocks(flat, place, gradient_rows)
-    return slope.square() + (square - slope.square()).clamp(min=0) / integer("batch_size", batch_size)
+    return slope.square() + (square - slope.square()).clamp(min=0) / integer(
+        "batch_size", batch_size
+    )
 
 
 def exact(flat: FlatLoss, place: Tensor) -> Tensor:
@@ -92,7 +97,9 @@ def second_derivatives(value: Tensor, place: Tensor) -> Tensor:
     parts = []
     for index in torch.arange(len(place)).split(ROWS):
         rows = F.one_hot(index, len(place)).to(slope)
-        (product,) = torch.autograd.grad(slope, place, rows, retain_graph=True, is_grads_batched=True)
+        (product,) = torch.autograd.grad(
+            slope, place, rows, retain_graph=True, is_grads_batched=True
+        )
         parts.append(product.gather(1, index[:, None]).squeeze(1))
     return torch.cat(parts).detach()
 
@@ -113,7 +120,10 @@ def running_squares(
     Depends on the order of the samples; what it estimates is ``"squared-gradient"``.
     """
     found, weight = torch.zeros(len(place), dtype=torch.float64, device=place.device), 1.0
-    order, keep = torch.randperm(flat.samples, generator=generator(seed)), number("beta", beta, 0, 1)
+    order, keep = (
+        torch.randperm(flat.samples, generator=generator(seed)),
+        number("beta", beta, 0, 1),
+    )
     with evaluating(flat.model), torch.enable_grad():
         for batch in flat.batches(order, integer("batch_size", batch_size)):
             at = place.detach().requires_grad_()
@@ -153,14 +163,18 @@ def output_roots(flat: FlatLoss, outputs: Tensor, target: Tensor) -> Tensor:
     def loss(output: Tensor, truth: Tensor) -> Tensor:
         return flat.subject.loss(output[None], truth[None]).sum()
 
-    bend = vmap(jacrev(jacrev(loss)))(outputs.double(), target.double() if target.is_floating_point() else target)
+    bend = vmap(jacrev(jacrev(loss)))(
+        outputs.double(), target.double() if target.is_floating_point() else target
+    )
     values, vectors = torch.linalg.eigh(bend.reshape(len(outputs), shape.numel(), shape.numel()))
     roots = (vectors * values.clamp(min=0).sqrt()[:, None, :]).transpose(1, 2)
     rows: Tensor = roots.reshape(len(outputs), shape.numel(), *shape).to(outputs)
     return rows
 
 
-def _by_blocks(flat: FlatLoss, place: Tensor, rows: Callable[[FlatLoss, Tensor, Batch], Tensor]) -> Tensor:
+def _by_blocks(
+    flat: FlatLoss, place: Tensor, rows: Callable[[FlatLoss, Tensor, Batch], Tensor]
+) -> Tensor:
     """The mean over all samples, so many at a time that their gradients fit."""
     first = next(flat.batches(torch.arange(1)))
     with evaluating(flat.model):

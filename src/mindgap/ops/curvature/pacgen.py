@@ -5,22 +5,20 @@ r"""pacGen, the sum of logarithms that remains of Lemma 3 when all that is the s
 wins, the weight is *capped*: its term does not see the curvature. Where all are, Ψ is :func:`pacgen_null`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import number
+from mindgap.core import number
 
 GAMMA, EPSILON = 0.1, 0.1  # the paper's, for all its experiments with the metric
 
 
 @dataclasses.dataclass(frozen=True)
 class PacGenTerms:
-    """One entry a weight: its term of Ψ, whether the inner root was clipped at zero, whether the curvature is unseen.
+    """One entry per weight: its term of Ψ, whether the inner root was clipped at zero, whether the curvature is unseen.
 
     ``terms.sum(-1)`` is Ψ.
     """
@@ -45,11 +43,14 @@ def pacgen_parts(
 ) -> PacGenTerms:
     """What each weight adds to Ψ; the last dimension counts the weights, leading ones are broadcast.
 
-    ``diagonal`` is the diagonal of the Hessian of the train loss, ``lipschitz`` the Lipschitz constant ρ of the Hessian
-    (a tensor has one entry for each leading index). A weight of radius zero has an infinite term.
+    ``diagonal`` is the diagonal of the Hessian of the training loss, ``lipschitz`` the Lipschitz
+    constant ρ of the Hessian (a tensor has one entry for each leading index). A weight of radius
+    zero has an infinite term.
 
     >>> parts = pacgen_parts(torch.tensor([1.0, 0.0, 1.0]), torch.tensor([400.0, 1.0, -9.0]), 0.0)
-    >>> [round(value, 4) for value in parts.terms.tolist()]  # ln(1.2 * 20), ln(0.1 / 0.1), ln(1.2 / 0.2)
+    >>> [
+    ...     round(value, 4) for value in parts.terms.tolist()
+    ... ]  # ln(1.2 * 20), ln(0.1 / 0.1), ln(1.2 / 0.2)
     [3.1781, 0.0, 1.7918]
     >>> parts.clipped.tolist(), parts.capped.tolist()
     ([False, False, True], [False, True, True])

@@ -1,7 +1,5 @@
 """Shapes a Gaussian component may take: any ellipsoid, or one along the axes; with a floor below its spread."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Literal, Protocol
@@ -9,20 +7,20 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 
 Covariance = Literal["full", "diagonal"]
-BLOCK = 2**18  # numbers of a block of differences: what a processor's cache holds
+BLOCK = 2**18  # numbers of a block of differences: what a CPU's cache holds
 
 
 class Shape(Protocol):
     r"""Covariances :math:`(restarts, components, \ldots)` of one kind.
 
-    ``raised`` is where the floor f enters. A step of expectation-maximisation wants the covariance that maximises
+    ``raised`` is where the floor f enters. A step of expectation-maximization wants the covariance that maximizes
     :math:`-\log|\Sigma| - \mathrm{tr}(\Sigma^{-1} S)` for the scatter S. Among all :math:`\Sigma \succeq f I` that is S
     with its eigenvalues raised to f: by von Neumann's trace inequality the best Σ has the eigenvectors of S in the same
-    order, and then each eigenvalue minimises :math:`\log\lambda + s/\lambda` on :math:`[f, \infty)` alone, which falls
-    up to :math:`\lambda = s` and rises after. So the step stays an exact maximiser (of a model whose components have a
+    order, and then each eigenvalue minimizes :math:`\log\lambda + s/\lambda` on :math:`[f, \infty)` alone, which falls
+    up to :math:`\lambda = s` and rises after. So the step stays an exact maximizer (of a model whose components have a
     least spread), and the likelihood still never falls. Adding f to the covariance would not keep that promise.
     """
 
@@ -123,12 +121,15 @@ def _away(rows: Tensor, means: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def _normal(square: Tensor, half_log_determinant: Tensor, dimension: int) -> Tensor:
-    return square.mul_(-0.5).sub_(half_log_determinant[..., None] + 0.5 * dimension * math.log(2 * math.pi))
+    return square.mul_(-0.5).sub_(
+        half_log_determinant[..., None] + 0.5 * dimension * math.log(2 * math.pi)
+    )
 
 
 def _singular(failed: bool) -> None:
     if failed:
         raise InputError(
-            "Every component must keep some spread in every direction, got a covariance that is singular. Leave floor "
+            "Every component must keep some spread in every direction, got a covariance that is "
+            "singular. Leave floor "
             "at None, or ask for fewer components."
         )

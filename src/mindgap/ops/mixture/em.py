@@ -1,4 +1,4 @@
-"""Weighted expectation-maximisation for Gaussian mixtures, in log space, for many restarts at once."""
+"""Weighted expectation-maximization for Gaussian mixtures, in log space, for many restarts at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,13 @@ class Climb:
 
 
 def climb(
-    rows: Tensor, weights: Tensor, shape: Shape, state: State, floor: float, tolerance: float, max_iterations: int
+    rows: Tensor,
+    weights: Tensor,
+    shape: Shape,
+    state: State,
+    floor: float,
+    tolerance: float,
+    max_iterations: int,
 ) -> Climb:
     r"""Repeat steps until the weighted mean log-likelihood gains no more than ``tolerance``.
 
@@ -63,22 +69,26 @@ def climb(
         if step == max_iterations or not bool(more.any()):
             break
         active = active[more]
-        state.put(active, maximise(rows, weights, shape, current.at(more), log_share[more], floor))
+        state.put(active, maximize(rows, weights, shape, current.at(more), log_share[more], floor))
     return Climb(state, torch.stack(history), steps, converged)
 
 
 def expect(rows: Tensor, shape: Shape, state: State) -> tuple[Tensor, Tensor]:
     """The logarithms of each component's share in each point, and of the density there."""
-    joint = shape.log_normal(rows, state.means, state.covariances).add_(state.log_weights[..., None])
+    joint = shape.log_normal(rows, state.means, state.covariances).add_(
+        state.log_weights[..., None]
+    )
     density = joint.logsumexp(-2)
     return joint.sub_(density.unsqueeze(-2)), density
 
 
-def maximise(rows: Tensor, weights: Tensor, shape: Shape, state: State, log_share: Tensor, floor: float) -> State:
+def maximize(
+    rows: Tensor, weights: Tensor, shape: Shape, state: State, log_share: Tensor, floor: float
+) -> State:
     """The mixture of highest expected likelihood under these shares, no covariance below the floor.
 
-    Shares are normalised in log space, so a component may be as light as it likes. One that no point belongs to stays
-    where it was, with weight zero.
+    Shares are normalized in log space, so a component may be as light as it likes. One that no
+    point belongs to stays where it was, with weight zero.
     """
     log_mass = log_share + weights.log()
     total = log_mass.logsumexp(-1)

@@ -1,9 +1,8 @@
 """Gaussian mixtures fitted to weighted points: the density that Taylor Based Sampling draws from.
 
-Where expectation-maximisation starts: weighted k-means from far-apart points, for many restarts at once.
+Where expectation-maximization starts: weighted k-means from far-apart points, for many restarts at
+once.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterable
@@ -12,10 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import choice, generator, integer, number
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, generator, integer, number
 from mindgap.ops.mixture.covariance import SHAPES, Covariance, Shape
-from mindgap.ops.mixture.em import Climb, State, climb, maximise
+from mindgap.ops.mixture.em import Climb, State, climb, maximize
 from mindgap.ops.mixture.model import Mixture
 from mindgap.ops.mixture.points import Design, design, spacing
 from mindgap.ops.rejection import Accepted
@@ -34,25 +32,31 @@ def random_starts(
 ) -> State:
     """Components that hold the clusters of weighted k-means, one set for every restart.
 
-    A cluster of fewer points than dimensions has a singular covariance, so each cluster starts with the covariance of
-    all clusters together added to its own, in equal parts; the first step forgets it.
+    A cluster of fewer points than dimensions has a singular covariance, so each cluster starts with
+    the covariance of all clusters together added to its own, in equal parts; the first step forgets
+    it.
     """
     centers = lloyd(rows, weights, far_apart(rows, weights, components, restarts, generator))
     owner = torch.cdist(rows.expand(restarts, -1, -1), centers).argmin(-1)
     log_share = torch.nn.functional.one_hot(owner, components).double().log().mT
-    blank = shape.of_matrix(torch.eye(rows.shape[1], dtype=torch.float64).expand(restarts, components, -1, -1))
+    blank = shape.of_matrix(
+        torch.eye(rows.shape[1], dtype=torch.float64).expand(restarts, components, -1, -1)
+    )
     empty = State(torch.zeros(restarts, components, dtype=torch.float64), centers, blank.clone())
-    state = maximise(rows, weights, shape, empty, log_share, 0.0)
+    state = maximize(rows, weights, shape, empty, log_share, 0.0)
     share = state.log_weights.exp()[(..., *(None,) * (state.covariances.ndim - 2))]
     within = (share * state.covariances).sum(1, keepdim=True)
     state.covariances = shape.raised(0.5 * (state.covariances + within), floor)
     return state
 
 
-def far_apart(rows: Tensor, weights: Tensor, components: int, restarts: int, generator: torch.Generator) -> Tensor:
+def far_apart(
+    rows: Tensor, weights: Tensor, components: int, restarts: int, generator: torch.Generator
+) -> Tensor:
     """Points drawn by weight times squared distance to those drawn before (k-means++), ``(restarts, components, d)``.
 
-    The largest of log-probability plus Gumbel noise is such a draw, and takes any weight that a double holds.
+    The largest of log-probability plus Gumbel noise is such a draw, and takes any weight that a
+    double holds.
     """
     log_weights = weights.log()
     square = torch.ones(restarts, len(rows), dtype=torch.float64)
@@ -66,10 +70,12 @@ def far_apart(rows: Tensor, weights: Tensor, components: int, restarts: int, gen
 
 
 def lloyd(rows: Tensor, weights: Tensor, centers: Tensor, steps: int = LLOYD_STEPS) -> Tensor:
-    """Some steps of weighted k-means; a centre that loses all its points stays where it is."""
+    """Some steps of weighted k-means; a center that loses all its points stays where it is."""
     many = rows.expand(len(centers), -1, -1)
     for _ in range(steps):
-        owner = torch.nn.functional.one_hot(torch.cdist(many, centers).argmin(-1), centers.shape[1]).double()
+        owner = torch.nn.functional.one_hot(
+            torch.cdist(many, centers).argmin(-1), centers.shape[1]
+        ).double()
         mass = (owner * weights[:, None]).mT
         total = mass.sum(-1, keepdim=True)
         centers = torch.where(total > 0, mass @ rows / total.clamp_min(1e-300), centers)
@@ -94,29 +100,36 @@ def fit_mixture(
     seed: int = 0,
     start: Mixture | None = None,
 ) -> Mixture:
-    r"""Fit a mixture by expectation-maximisation, every point counting by its weight.
+    r"""Fit a mixture by expectation-maximization, every point counting by its weight.
 
     .. math:: \max \sum_i w_i \log \sum_c \pi_c N(x_i;\, \mu_c, \Sigma_c) \quad\text{with}\quad
               \Sigma_c \succeq f^2 \,\mathrm{diag}(\sigma_1^2, \ldots, \sigma_d^2)
 
-    The mixture approximates the density that the points come from, times the weights: where points are uniform, a
-    density in proportion to the weights. Points of weight zero have no part in the likelihood.
+    The mixture approximates the density that the points come from, times the weights: where points
+    are uniform, a density in proportion to the weights. Points of weight zero have no part in the
+    likelihood.
 
-    ``floor`` f is the least standard deviation of a component in any direction, in units of the standard deviation σ
-    of each feature. By default it is the median distance (weighted) to the nearest other point over :math:`2\sqrt d`:
-    a component that has shrunk onto one point then still reaches, on average, half-way to the next one. Points of
-    weight zero are part of that layout. With the floor the likelihood is bounded, and it never falls from one step to
-    the next (:class:`mindgap.ops.mixture.covariance.Shape` says why).
+    ``floor`` f is the least standard deviation of a component in any direction, in units of the
+    standard deviation σ of each feature. By default it is the median distance (weighted) to the
+    nearest other point over :math:`2\sqrt d`: a component that has shrunk onto one point then still
+    reaches, on average, half-way to the next one. Points of weight zero are part of that layout.
+    With the floor the likelihood is bounded, and it never falls from one step to the next
+    (:class:`mindgap.ops.mixture.covariance.Shape` says why).
 
-    The best of ``restarts`` starts by weighted k-means++ is kept; ``start`` gives one start instead. A fit stops when
-    a step gains no more than ``tolerance`` in the weighted mean log-likelihood.
+    The best of ``restarts`` starts by weighted k-means++ is kept; ``start`` gives one start
+    instead. A fit stops when a step gains no more than ``tolerance`` in the weighted mean
+    log-likelihood.
 
     >>> points = torch.tensor([[0.0], [1.0], [10.0], [11.0]])
     >>> fit_mixture(points, weights=[1, 1, 3, 3], components=2).weights.sort().values
     tensor([0.2500, 0.7500], dtype=torch.float64)
     """
     choice("covariance", covariance, SHAPES)
-    integer("restarts", restarts, 1), integer("max_iterations", max_iterations, 1), number("tolerance", tolerance)
+    (
+        integer("restarts", restarts, 1),
+        integer("max_iterations", max_iterations, 1),
+        number("tolerance", tolerance),
+    )
     layout = design(points, weights)
     _check_components(components if start is None else start.components, layout)
     least = _floor(layout) if floor is None else number("floor", floor)
@@ -146,9 +159,9 @@ def choose_mixture(
 
     .. math:: p \log n - 2 n \ell, \qquad n = \Bigl(\sum_i w_i\Bigr)^2 \Big/ \sum_i w_i^2
 
-    with p free numbers and the weighted mean log-likelihood ℓ. n is Kish's effective sample size: it does not change
-    with the unit of the weights, is the number of points where they are equal, and sinks to 1 where one point has all
-    the weight.
+    with p free numbers and the weighted mean log-likelihood ℓ. n is Kish's effective sample size:
+    it does not change with the unit of the weights, is the number of points where they are equal,
+    and sinks to 1 where one point has all the weight.
 
     >>> points = torch.cat([torch.linspace(0, 1, 30), torch.linspace(5, 6, 30)])[:, None]
     >>> choose_mixture(points, candidates=[1, 2, 3]).components
@@ -158,7 +171,9 @@ def choose_mixture(
         candidates = range(1, 1 + min(LARGEST_CHOICE, len(design(points, weights).weighted[0])))
     sizes = sorted(set(candidates))
     if not sizes:
-        raise InputError("candidates must hold at least one number of components, got none. Try range(1, 7).")
+        raise InputError(
+            "candidates must hold at least one number of components, got none. Try range(1, 7)."
+        )
     found = [
         fit_mixture(
             points,
@@ -185,7 +200,8 @@ def _floor(layout: Design) -> float:
     gap = spacing(layout.rows, layout.weights)
     if not math.isfinite(gap):
         raise InputError(
-            "points must hold at least 2 different points to tell how far apart they lie, got 1. Pass more points or a "
+            "points must hold at least 2 different points to tell how far apart they lie, got 1. "
+            "Pass more points or a "
             "floor above 0."
         )
     return gap / (2 * math.sqrt(layout.rows.shape[1]))
@@ -195,12 +211,15 @@ def _given(start: Mixture, layout: Design, covariance: Covariance, floor: float)
     """A start that somebody gave, in the units of the layout."""
     if start.dimension != len(layout.scale):
         raise InputError(
-            f"start must have {len(layout.scale)} features as the points have, got {start.dimension}. Pass another one."
+            f"start must have {len(layout.scale)} features as the points have, got "
+            f"{start.dimension}. Pass another one."
         )
     shape = SHAPES[covariance]
     matrices = shape.of_matrix(start.covariances / torch.outer(layout.scale, layout.scale))
     means = (start.means - layout.center) / layout.scale
-    return State(start.weights.log()[None], means[None], shape.raised(matrices, floor)[None].clone())
+    return State(
+        start.weights.log()[None], means[None], shape.raised(matrices, floor)[None].clone()
+    )
 
 
 def _mixture(found: Climb, layout: Design, covariance: Covariance, floor: float) -> Mixture:
@@ -208,7 +227,9 @@ def _mixture(found: Climb, layout: Design, covariance: Covariance, floor: float)
     steps = found.steps
     best = int(found.history[-1].argmax())
     history = found.history[: int(steps[best]) + 1, best] - layout.scale.log().sum()
-    matrices = SHAPES[covariance].matrix(found.state.covariances[best]) * torch.outer(layout.scale, layout.scale)
+    matrices = SHAPES[covariance].matrix(found.state.covariances[best]) * torch.outer(
+        layout.scale, layout.scale
+    )
     return Mixture(
         found.state.log_weights[best].exp(),
         found.state.means[best] * layout.scale + layout.center,

@@ -1,7 +1,5 @@
 """A Gaussian mixture: its density, draws from it, and draws from what a domain leaves of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any
@@ -9,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, integer
 from mindgap.ops.mixture.covariance import SHAPES, Covariance
 from mindgap.ops.mixture.points import as_numbers, as_rows
 from mindgap.ops.rejection import LIMIT, Accepted, Contains, accept
@@ -20,9 +17,10 @@ from mindgap.ops.rejection import LIMIT, Accepted, Contains, accept
 class Mixture:
     r"""A density :math:`p(x) = \sum_c \pi_c N(x;\, \mu_c, \Sigma_c)`, and how it was found if it was fitted.
 
-    ``weights`` (components), ``means`` (components, dimension) and ``covariances`` (components, dimension, dimension)
-    describe it. After a fit ``history`` is the weighted mean log-likelihood before each step and after the last,
-    ``floor`` the least standard deviation in units of each feature's, ``size`` the effective number of points.
+    ``weights`` (components), ``means`` (components, dimension) and ``covariances`` (components,
+    dimension, dimension) describe it. After a fit ``history`` is the weighted mean log-likelihood
+    before each step and after the last, ``floor`` the least standard deviation in units of each
+    feature's, ``size`` the effective number of points.
 
     >>> Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1, 1)).log_density([[0.0]]).exp()
     tensor([0.3989], dtype=torch.float64)
@@ -41,14 +39,23 @@ class Mixture:
         for name in ("weights", "means", "covariances"):
             object.__setattr__(self, name, as_numbers(getattr(self, name), name))
         components, dimension = as_rows(self.means, "means").shape
-        if self.weights.shape != (components,) or self.covariances.shape != (components, dimension, dimension):
+        if self.weights.shape != (components,) or self.covariances.shape != (
+            components,
+            dimension,
+            dimension,
+        ):
             raise InputError(
-                "weights, means and covariances must have shapes (components), (components, dimension) and "
-                f"(components, dimension, dimension), got {tuple(self.weights.shape)}, {tuple(self.means.shape)} and "
+                "weights, means and covariances must have shapes (components), (components, "
+                "dimension) and "
+                f"(components, dimension, dimension), got {tuple(self.weights.shape)}, "
+                f"{tuple(self.means.shape)} and "
                 f"{tuple(self.covariances.shape)}. Reshape them."
             )
         if not bool((self.weights >= 0).all()) or abs(float(self.weights.sum()) - 1) > 1e-6:
-            raise InputError(f"weights must be shares that sum to 1, got {self.weights.tolist()}. Divide by their sum.")
+            raise InputError(
+                f"weights must be shares that sum to 1, got {self.weights.tolist()}. Divide by "
+                "their sum."
+            )
 
     @property
     def components(self) -> int:
@@ -102,14 +109,18 @@ class Mixture:
     ) -> Accepted:
         """Independent draws from the mixture cut off outside a domain, by rejection, and the share that lay inside.
 
-        ``contains`` maps points to truth values. After ``limit`` draws, or ten times ``count`` if that is more, an
-        error says how few lay inside.
+        ``contains`` maps points to truth values. After ``limit`` draws, or ten times ``count`` if
+        that is more, an error says how few lay inside.
 
         >>> mixture = Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1, 1))
-        >>> found = mixture.sample_inside(1000, lambda x: x[:, 0] > 0, torch.Generator().manual_seed(0))
+        >>> found = mixture.sample_inside(
+        ...     1000, lambda x: x[:, 0] > 0, torch.Generator().manual_seed(0)
+        ... )
         >>> bool(found.points.min() > 0), round(found.acceptance, 1)
         (True, 0.5)
         """
         integer("count", count, 1), integer("limit", limit, 1)
         advice = "Fit the mixture to points inside the domain, lower its floor, or raise limit."
-        return accept(lambda size: self.sample(size, generator), contains, count, limit=limit, advice=advice)
+        return accept(
+            lambda size: self.sample(size, generator), contains, count, limit=limit, advice=advice
+        )

@@ -1,7 +1,5 @@
 """The head of a model: the linear layer that makes its output, found by watching one forward pass."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Iterator
@@ -11,10 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from mindgap.core.errors import InputError
-from mindgap.core.purity import evaluating
-from mindgap.core.split import Batch
-from mindgap.core.subject import Subject, Which
+from mindgap.core import Batch, InputError, Subject, Which, evaluating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +24,15 @@ class Call:
 def find_head(subject: Subject, name: str = "") -> str:
     """The dotted name of the last linear layer.
 
-    It is the layer whose output is the model's output; where none is (a softmax follows, one token is picked), the
-    linear layer that is called last. ``name`` is the user's own choice, which is checked only. One sample is passed
-    through the model in evaluation mode; nothing of the model is changed.
+    It is the layer whose output is the model's output; where none is (a softmax follows, one token
+    is picked), the linear layer that is called last. ``name`` is the user's own choice, which is
+    checked only. One sample is passed through the model in evaluation mode; nothing of the model is
+    changed.
 
     >>> from mindgap.nets import LeNet5
-    >>> find_head(Subject(LeNet5(), "cross_entropy", (torch.zeros(2, 1, 28, 28), torch.tensor([0, 1]))))
+    >>> find_head(
+    ...     Subject(LeNet5(), "cross_entropy", (torch.zeros(2, 1, 28, 28), torch.tensor([0, 1])))
+    ... )
     '11'
     """
     if name:
@@ -44,7 +42,8 @@ def find_head(subject: Subject, name: str = "") -> str:
     output, calls = _watched(subject, batch, _linear_names(subject.model))
     if not calls:
         raise InputError(
-            f"The model must call a linear layer to have a head, got {type(subject.model).__name__} that calls none. "
+            "The model must call a linear layer to have a head, got "
+            f"{type(subject.model).__name__} that calls none. "
             "Name the layer with head='…' or end the model with nn.Linear."
         )
     made = [call.name for call in calls if _same(call.output, output)]
@@ -58,16 +57,23 @@ def layer_of(model: nn.Module, name: str) -> nn.Linear:
         known = ", ".join(_linear_names(model)[-5:]) or "none"
         raise InputError(
             f"head must name a linear layer of the model, got {name!r}, which is "
-            f"{'no layer' if layer is None else type(layer).__name__}. The last linear layers are: {known}."
+            f"{'no layer' if layer is None else type(layer).__name__}. The last linear layers "
+            f"are: {known}."
         )
     if is_parametrized(layer) or not isinstance(layer._parameters.get("weight"), nn.Parameter):
         raise InputError(
-            f"The head must hold its weight itself, got {name!r} whose weight is computed. Remove the parametrization."
+            f"The head must hold its weight itself, got {name!r} whose weight is computed. Remove "
+            "the parametrization."
         )
-    owners = [key for key, value in model.named_parameters(remove_duplicate=False) if value is layer.weight]
+    owners = [
+        key
+        for key, value in model.named_parameters(remove_duplicate=False)
+        if value is layer.weight
+    ]
     if len(owners) > 1:
         raise InputError(
-            f"The head must not share its weight, got {' and '.join(owners)} in one tensor. Copy the weight first."
+            f"The head must not share its weight, got {' and '.join(owners)} in one tensor. Copy "
+            "the weight first."
         )
     return layer
 
@@ -75,8 +81,8 @@ def layer_of(model: nn.Module, name: str) -> nn.Linear:
 def head_features(subject: Subject, which: Which = "train", name: str = "") -> Tensor:
     """What enters the head, a row a sample, in evaluation mode; computed once as long as the model stays the same.
 
-    Where the head sees several tokens of a sample and the model's output is that of one of them, the row is that
-    token's. The head must be called once a forward pass.
+    Where the head sees several tokens of a sample and the model's output is that of one of them,
+    the row is that token's. The head must be called once a forward pass.
     """
     head = find_head(subject, name)
     return subject._cached(("features of", head, which), lambda: _passed(subject, which, head))
@@ -91,7 +97,9 @@ def head_outputs(subject: Subject, features: Tensor, name: str) -> Tensor:
 
 def _passed(subject: Subject, which: Which, name: str) -> Tensor:
     layer_of(subject.model, name)
-    return torch.cat([_rows(*_watched(subject, batch, [name]), name) for batch in subject.batches(which)])
+    return torch.cat(
+        [_rows(*_watched(subject, batch, [name]), name) for batch in subject.batches(which)]
+    )
 
 
 def _watched(subject: Subject, batch: Batch, names: list[str]) -> tuple[Tensor, list[Call]]:
@@ -105,7 +113,9 @@ def _hooked(model: nn.Module, names: list[str]) -> Iterator[list[Call]]:
     layers = dict(model.named_modules())
 
     def watch(name: str) -> Any:
-        return lambda _, inputs, output: calls.append(Call(name, inputs[0].detach(), output.detach()))
+        return lambda _, inputs, output: calls.append(
+            Call(name, inputs[0].detach(), output.detach())
+        )
 
     handles = [layers[name].register_forward_hook(watch(name)) for name in names]
     try:
@@ -118,18 +128,22 @@ def _hooked(model: nn.Module, names: list[str]) -> Iterator[list[Call]]:
 def _rows(output: Tensor, calls: list[Call], name: str) -> Tensor:
     if len(calls) != 1:
         raise InputError(
-            f"The head must be called once a forward pass, got {len(calls)} calls of {name!r}. Name another layer."
+            f"The head must be called once a forward pass, got {len(calls)} calls of {name!r}. "
+            "Name another layer."
         )
     entered, made = calls[0].entered, calls[0].output
     if entered.ndim == 2:
         return entered
     tokens = made.flatten(1, -2)
     picked = (
-        (tokens - output.reshape(len(output), 1, -1)).abs().amax(2) if tokens.shape[2:] == output.shape[1:] else None
+        (tokens - output.reshape(len(output), 1, -1)).abs().amax(2)
+        if tokens.shape[2:] == output.shape[1:]
+        else None
     )
     if picked is None or not torch.equal(picked.amin(1), torch.zeros_like(picked[:, 0])):
         raise InputError(
-            f"The head must make one output a sample, got {name!r} that takes inputs of shape {tuple(entered.shape)} "
+            f"The head must make one output per sample, got {name!r} that takes inputs of shape "
+            f"{tuple(entered.shape)} "
             "and whose output at no place is the model's. Name another layer."
         )
     return entered.flatten(1, -2)[torch.arange(len(output)), picked.argmin(1)]

@@ -3,8 +3,6 @@
 One function over many slices of its arguments: in one pass where it can be, one by one where not.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping
@@ -38,18 +36,27 @@ def count(model: nn.Module) -> dict[str, int]:
 def all_at_once(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     """``function`` of the slices of ``arguments`` (tensors, or tuples and dicts of them) along their first dimension.
 
-    A model whose control flow hangs on values, or that draws random numbers, cannot be run in one pass.
+    A model whose control flow hangs on values, or that draws random numbers, cannot be run in one
+    pass.
 
-    >>> all_at_once(lambda row, pair: row.sum() + pair["b"], torch.ones(2, 3), {"b": torch.tensor([1.0, 2.0])}).tolist()
+    >>> all_at_once(
+    ...     lambda row, pair: row.sum() + pair["b"],
+    ...     torch.ones(2, 3),
+    ...     {"b": torch.tensor([1.0, 2.0])},
+    ... ).tolist()
     [4.0, 5.0]
-    >>> all_at_once(lambda row: row * 2 if float(row) > 1 else row, torch.tensor([1.0, 2.0])).tolist()
+    >>> all_at_once(
+    ...     lambda row: row * 2 if float(row) > 1 else row, torch.tensor([1.0, 2.0])
+    ... ).tolist()
     [1.0, 4.0]
     """
     count = len(tree_leaves(arguments)[0])
     if count > 1:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an operation without a batching rule is slow, not wrong
+                warnings.simplefilter(
+                    "ignore"
+                )  # an operation without a batching rule is slow, not wrong
                 found: Tensor = torch.vmap(function)(*arguments)
                 return found
         except RuntimeError:

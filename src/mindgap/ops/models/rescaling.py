@@ -1,15 +1,12 @@
 """Dinh's rescaling of ReLU networks: other weights, the same function."""
 
-from __future__ import annotations
-
 import copy
 from itertools import pairwise
 
 import torch
 from torch import nn
 
-from mindgap.core.checks import integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, integer
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 HOMOGENEOUS = (
@@ -22,8 +19,9 @@ HOMOGENEOUS = (
 def rescaled(model: nn.Module, factor: float, *, place: int = 0) -> nn.Module:
     """A copy whose layer number ``place`` is ``factor`` times larger and the next one as much smaller.
 
-    Layers (linear or convolution) are counted along the chain that the model runs; between the two there may only be
-    what commutes with a positive factor (ReLU, pooling, dropout …). The function stays the same but for rounding.
+    Layers (linear or convolution) are counted along the chain that the model runs; between the two
+    there may only be what commutes with a positive factor (ReLU, pooling, dropout …). The function
+    stays the same but for rounding.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     >>> other = rescaled(model, 8.0)
@@ -37,7 +35,8 @@ def rescaled(model: nn.Module, factor: float, *, place: int = 0) -> nn.Module:
     pairs = rescalable(other)
     if not pairs:
         raise InputError(
-            "Rescaling needs two layers with ReLU or pooling between them, got none in a chain of modules. Pass a "
+            "Rescaling needs two layers with ReLU or pooling between them, got none in a chain of "
+            "modules. Pass a "
             "model that is, or holds, an nn.Sequential of them."
         )
     first, second = pairs[integer("place", place, 0, len(pairs) - 1, "the last pair of layers")]
@@ -49,7 +48,7 @@ def rescaled(model: nn.Module, factor: float, *, place: int = 0) -> nn.Module:
 
 
 def rescalable(model: nn.Module) -> list[tuple[nn.Module, nn.Module]]:
-    """Neighbouring layers of every chain with only positively homogeneous modules between them."""
+    """Neighboring layers of every chain with only positively homogeneous modules between them."""
     found = []
     for chain in _chains(model):
         layers = [number for number, module in enumerate(chain) if isinstance(module, LAYERS)]
@@ -75,9 +74,18 @@ def _plain(model: nn.Module) -> bool:
 
 def _opened(model: nn.Module) -> list[nn.Module]:
     """The members, those of members that are chains themselves in their place."""
-    return [part for child in model.children() for part in (_opened(child) if _plain(child) else [child])]
+    return [
+        part
+        for child in model.children()
+        for part in (_opened(child) if _plain(child) else [child])
+    ]
 
 
 def _sequences(chain: list[nn.Module]) -> list[list[nn.Module]]:
-    inner = [found for module in chain if not isinstance(module, (*LAYERS, *HOMOGENEOUS)) for found in _chains(module)]
+    inner = [
+        found
+        for module in chain
+        if not isinstance(module, (*LAYERS, *HOMOGENEOUS))
+        for found in _chains(module)
+    ]
     return [chain, *inner]

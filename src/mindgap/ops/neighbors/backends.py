@@ -1,9 +1,8 @@
-"""Exact neighbours in few dimensions by a k-d tree, with the same certificate and the same ties.
+"""Exact neighbors in few dimensions by a k-d tree, with the same certificate and the same ties.
 
-Approximate neighbours of very many points by an inverted file, with a recall that is measured, not hoped for.
+Approximate neighbors of very many points by an inverted file, with a recall that is measured, not
+hoped for.
 """
-
-from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import require
+from mindgap.core import require
 from mindgap.ops.neighbors.exact import exact_blocks
 from mindgap.ops.neighbors.points import BLOCK, UNIT, Points, rows_of
 from mindgap.ops.neighbors.scores import Near, joined, kept, kth_square
@@ -26,7 +25,7 @@ def tree_installed() -> bool:
 
 
 def tree_blocks(points: Points, rows: Tensor, k: int, memory: int) -> Iterator[Near]:
-    """The neighbours of ``rows``; a row whose ties run beyond its candidates asks for more, then goes elsewhere."""
+    """The neighbors of ``rows``; a row whose ties run beyond its candidates asks for more, then goes elsewhere."""
     place = points.centered(points.rows).numpy()
     tree = require("scipy.spatial", "neighbors").cKDTree(place)
     wide = min(k + max(4, k // 4), len(points))
@@ -34,7 +33,9 @@ def tree_blocks(points: Points, rows: Tensor, k: int, memory: int) -> Iterator[N
         left, size = [rows[:0]], max(1, memory // (16 * wide * points.rows.shape[1]))
         for block in rows.split(size) if len(rows) else ():
             distance, index = tree.query(place[block.numpy()], k=range(1, wide + 1))
-            found, rest = _certified(points, block, torch.from_numpy(distance), torch.from_numpy(index), k)
+            found, rest = _certified(
+                points, block, torch.from_numpy(distance), torch.from_numpy(index), k
+            )
             yield found
             left.append(rest)
         rows, wide = torch.cat(left), min(4 * wide, len(points))
@@ -42,7 +43,9 @@ def tree_blocks(points: Points, rows: Tensor, k: int, memory: int) -> Iterator[N
         yield from exact_blocks(points, rows, k, memory)
 
 
-def _certified(points: Points, rows: Tensor, distance: Tensor, index: Tensor, k: int) -> tuple[Near, Tensor]:
+def _certified(
+    points: Points, rows: Tensor, distance: Tensor, index: Tensor, k: int
+) -> tuple[Near, Tensor]:
     square = points.squares(rows, index)
     kth = kth_square(points, index, square, k)
     rounded = 8 * UNIT * points.reach
@@ -54,7 +57,7 @@ def _certified(points: Points, rows: Tensor, distance: Tensor, index: Tensor, k:
 
 
 QUERIES = 4096
-SAMPLE = 1024  # points whose exact neighbours the recall is measured on
+SAMPLE = 1024  # points whose exact neighbors the recall is measured on
 
 
 def faiss_installed() -> bool:
@@ -65,8 +68,9 @@ def faiss_installed() -> bool:
 class Approximate:
     """An inverted file over the points, opened just so wide that a sample of rows finds the wanted recall.
 
-    Candidates come from the index; their distances, order and ties are then exact as everywhere. The recall is the
-    share of the exact neighbours (ties included) that is found, over ``SAMPLE`` random points.
+    Candidates come from the index; their distances, order and ties are then exact as everywhere.
+    The recall is the share of the exact neighbors (ties included) that is found, over ``SAMPLE``
+    random points.
     """
 
     def __init__(self, points: Points, k: int, memory: int, recall: float, seed: int) -> None:
@@ -82,9 +86,11 @@ class Approximate:
             self.index.nprobe = min(2 * self.index.nprobe, self.index.nlist)
 
     def search(self, rows: Tensor) -> Iterator[Near]:
-        """The neighbours of ``rows`` among the candidates of the index; exact for rows that it gives too few."""
+        """The neighbors of ``rows`` among the candidates of the index; exact for rows that it gives too few."""
         wide = min(self.k + max(4, self.k // 4), len(self.points))
-        _, found = self.index.search(self.points.centered(self.points.rows[rows]).float().numpy(), wide)
+        _, found = self.index.search(
+            self.points.centered(self.points.rows[rows]).float().numpy(), wide
+        )
         index = torch.from_numpy(found)
         square = self.points.squares(rows, index.clamp_min(0)).masked_fill(index < 0, torch.inf)
         kth = kth_square(self.points, index.clamp_min(0), square, self.k)
@@ -94,7 +100,7 @@ class Approximate:
             yield from exact_blocks(self.points, rows[~full], self.k, self.memory)
 
     def blocks(self, rows: Tensor) -> Iterator[Near]:
-        """The neighbours of ``rows``, block after block."""
+        """The neighbors of ``rows``, block after block."""
         for block in rows.split(QUERIES):
             yield from self.search(block)
 

@@ -1,9 +1,7 @@
-"""Exact neighbours: matrix products give candidates, direct differences their distance, a bound the proof.
+"""Exact neighbors: matrix products give candidates, direct differences their distance, a bound the proof.
 
-Search cell by cell: most cells cannot hold a neighbour and are never looked at.
+Search cell by cell: most cells cannot hold a neighbor and are never looked at.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 
@@ -21,13 +19,17 @@ WORTHWHILE = 0.4  # share of the points looked at up to which they do
 
 
 class Pruned:
-    """A search that looks only into the cells that may hold a neighbour of some rows of one cell."""
+    """A search that looks only into the cells that may hold a neighbor of some rows of one cell."""
 
     def __init__(self, scores: Scores, partition: Partition, k: int, memory: int) -> None:
         self.scores, self.partition, self.k, self.points = scores, partition, k, scores.points
-        self.numbers = memory // (torch.finfo(scores.dtype).bits // 4)  # of a table that takes half the memory
+        self.numbers = memory // (
+            torch.finfo(scores.dtype).bits // 4
+        )  # of a table that takes half the memory
         blocks = partition.order.split(BLOCK)
-        self.lines = torch.cat([scores.columns(self.points.rows[block])[: len(block)] for block in blocks])
+        self.lines = torch.cat(
+            [scores.columns(self.points.rows[block])[: len(block)] for block in blocks]
+        )
         self.start = partition.start.tolist()
         self.shares: list[float] = []
 
@@ -37,10 +39,12 @@ class Pruned:
         return len(self.shares) < TRIED or sum(self.shares) < WORTHWHILE * len(self.shares)
 
     def search(self, rows: Tensor, cell: int, final: bool) -> tuple[list[Near], Tensor]:
-        """The neighbours of ``rows``, all of one cell, and the rows left without a proof."""
+        """The neighbors of ``rows``, all of one cell, and the rows left without a proof."""
         queries = self.scores.queries(rows)
         centered = self.points.centered(self.points.rows[rows])
-        column, columns = self._columns(self.partition.open_cells(centered, cell, self._distance(rows, queries, cell)))
+        column, columns = self._columns(
+            self.partition.open_cells(centered, cell, self._distance(rows, queries, cell))
+        )
         self.shares.append(len(column) / len(self.points))
         size = max(1, self.numbers // len(columns))
         found = [
@@ -49,23 +53,30 @@ class Pruned:
         ]
         return [near for done, _ in found for near in done], torch.cat([rest for _, rest in found])
 
-    def _settled(self, rows: Tensor, table: Tensor, column: Tensor, final: bool) -> tuple[list[Near], Tensor]:
+    def _settled(
+        self, rows: Tensor, table: Tensor, column: Tensor, final: bool
+    ) -> tuple[list[Near], Tensor]:
         minima = table.unflatten(1, (GROUP, -1)).amin(1)
         return settle(self.scores, rows, table, minima, table.shape[1], column, self.k, final)
 
     def _distance(self, rows: Tensor, queries: Tensor, cell: int) -> Tensor:
         """A distance within which each row surely has k points, ties included: from its own and the next cells.
 
-        The k-th smallest of the minima of small groups is not below the k-th smallest of all, and quicker to find.
+        The k-th smallest of the minima of small groups is not below the k-th smallest of all, and
+        quicker to find.
         """
         nearest = self.partition.apart[cell].argsort()
-        enough = self.partition.start.diff()[nearest].cumsum(0) >= min(FIRST * self.k, len(self.points))
+        enough = self.partition.start.diff()[nearest].cumsum(0) >= min(
+            FIRST * self.k, len(self.points)
+        )
         first = nearest[: int(enough.byte().argmax()) + 1]
         minima = (queries @ self._columns(first)[1].T).unflatten(1, (SMALL_GROUP, -1)).amin(1)
         if minima.shape[1] < self.k:
             return torch.full((len(rows),), torch.inf, dtype=torch.float64)
         score = minima.kthvalue(self.k, dim=1).values
-        square = self.scores.ceiling(rows, score, float(self.partition.length[first].max())).clamp_min(0)
+        square = self.scores.ceiling(
+            rows, score, float(self.partition.length[first].max())
+        ).clamp_min(0)
         return (square + self.points.ties(square)).sqrt()
 
     def _columns(self, cells: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,10 +93,11 @@ ROWS = 512  # queries worked on at once, if memory allows
 
 
 def exact_blocks(points: Points, rows: Tensor, k: int, memory: int) -> Iterator[Near]:
-    """The neighbours of ``rows``, block after block, in no particular order.
+    """The neighbors of ``rows``, block after block, in no particular order.
 
-    Single precision serves every row that it can prove right; the others are done again in double precision, where
-    rows that still have no proof are compared with every point that the bound does not exclude.
+    Single precision serves every row that it can prove right; the others are done again in double
+    precision, where rows that still have no proof are compared with every point that the bound does
+    not exclude.
     """
     worth_cells = len(points) >= FEWEST and len(rows) * 8 >= len(points) and not points.on_disk
     partition = Partition(points, int(1.5 * len(points) ** 0.5)) if worth_cells else None
@@ -137,7 +149,9 @@ class Turn:
             if not self._hopeless(block):
                 part, least = table[: len(block)], minima[: len(block)]
                 self.scores.fill(block, part, least)
-                found = settle(self.scores, block, part, least, self.scores.tile, every, self.k, self.final)
+                found = settle(
+                    self.scores, block, part, least, self.scores.tile, every, self.k, self.final
+                )
                 yield from self._noted(block, *found)
 
     def _noted(self, block: Tensor, found: list[Near], rest: Tensor) -> list[Near]:
@@ -155,4 +169,6 @@ class Turn:
 
 def block_rows(scores: Scores, memory: int) -> int:
     """How many queries are worked on at once."""
-    return int(min(ROWS, max(1, memory // (2 * scores.width * torch.finfo(scores.dtype).bits // 8))))
+    return int(
+        min(ROWS, max(1, memory // (2 * scores.width * torch.finfo(scores.dtype).bits // 8)))
+    )

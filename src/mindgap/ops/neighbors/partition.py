@@ -1,6 +1,4 @@
-"""A partition of the points into cells around centres, with bounds on how near a cell can come to a query."""
-
-from __future__ import annotations
+"""A partition of the points into cells around centers, with bounds on how near a cell can come to a query."""
 
 import torch
 from torch import Tensor
@@ -17,9 +15,10 @@ class Partition:
     .. math:: \|q-c_B\| - \max_{y \in B} \|y-c_B\|, \qquad
               \frac{(\|q-c_B\|^2 - \|q-c_A\|^2) + \min_{y \in B} (\|y-c_A\|^2 - \|y-c_B\|^2)}{2 \|c_A-c_B\|}
 
-    by the triangle inequality and by projection on the line through the two centres. The squares come from products
-    in double precision, widened by the bound of their rounding errors; the distance of a pair then differs from that
-    of the rows themselves by at most ``rounded``. ``order`` lists the points cell by cell.
+    by the triangle inequality and by projection on the line through the two centers. The squares
+    come from products in double precision, widened by the bound of their rounding errors; the
+    distance of a pair then differs from that of the rows themselves by at most ``rounded``.
+    ``order`` lists the points cell by cell.
     """
 
     def __init__(self, points: Points, count: int, seed: int = 0) -> None:
@@ -32,22 +31,26 @@ class Partition:
         self.cell, self.order = cell, cell.argsort(stable=True)
         self.start = starts(torch.bincount(cell, minlength=len(self.center)))
         self._square = self.center.square().sum(1)
-        self.apart = torch.cdist(self.center, self.center, compute_mode="donot_use_mm_for_euclid_dist")
+        self.apart = torch.cdist(
+            self.center, self.center, compute_mode="donot_use_mm_for_euclid_dist"
+        )
         self.radius, self.margin, self.length = self._measured()
 
     def __len__(self) -> int:
         return len(self.center)
 
     def squares(self, rows: Tensor, cell: int) -> tuple[Tensor, Tensor]:
-        """Squared distances of centred rows to all centres, surely too small, and to one centre, surely too large."""
+        """Squared distances of centered rows to all centers, surely too small, and to one center, surely too large."""
         error = 4 * (rows.shape[1] + 8) * UNIT
         total = rows.square().sum(1, keepdim=True)
-        low = torch.addmm((1 - error) * total, rows, self.center.T, alpha=-2).add_((1 - error) * self._square)
+        low = torch.addmm((1 - error) * total, rows, self.center.T, alpha=-2).add_(
+            (1 - error) * self._square
+        )
         high = low[:, cell : cell + 1] + 2 * error * (total + self._square[cell])
         return low, high
 
     def open_cells(self, rows: Tensor, cell: int, distance: Tensor) -> Tensor:
-        """Which cells may hold a point up to ``distance`` from one of the centred ``rows``, which lie in ``cell``."""
+        """Which cells may hold a point up to ``distance`` from one of the centered ``rows``, which lie in ``cell``."""
         low, high = self.squares(rows, cell)
         reach = (distance + self.rounded)[:, None] * (1 + 1e-12)
         near = low - high <= 2 * self.apart[cell] * reach - self.margin[:, cell]
@@ -68,7 +71,7 @@ class Partition:
 
 
 def _centers(points: Points, count: int, seed: int) -> Tensor:
-    """Lloyd's k-means on a sample, in single precision: any centres are valid, good ones exclude more."""
+    """Lloyd's k-means on a sample, in single precision: any centers are valid, good ones exclude more."""
     generator = torch.Generator().manual_seed(seed)
     some = torch.randperm(len(points), generator=generator)[: 24 * count]
     sample = points.centered(points.rows[some]).float()
@@ -83,9 +86,13 @@ def _centers(points: Points, count: int, seed: int) -> Tensor:
 
 def _nearest(points: Points, center: Tensor) -> Tensor:
     blocks = points.rows.split(BLOCK)
-    return torch.cat([_assigned(points.centered(block).float(), center.float()) for block in blocks])
+    return torch.cat(
+        [_assigned(points.centered(block).float(), center.float()) for block in blocks]
+    )
 
 
 def _assigned(rows: Tensor, center: Tensor) -> Tensor:
     half = 0.5 * center.square().sum(1)
-    return torch.cat([torch.addmm(half, block, center.T, alpha=-1).argmin(1) for block in rows.split(BLOCK)])
+    return torch.cat(
+        [torch.addmm(half, block, center.T, alpha=-1).argmin(1) for block in rows.split(BLOCK)]
+    )

@@ -2,10 +2,9 @@
 
 Equal rows made one, in an order that depends on the rows alone and not on the order they came in.
 
-Lists of unequal length, laid end to end: row ``i`` holds the places ``start[i]`` to ``start[i + 1]``.
+Lists of unequal length, laid end to end: row ``i`` holds the places ``start[i]`` to ``start[i +
+1]``.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 
 
 def starts(lengths: Tensor) -> Tensor:
@@ -75,14 +74,17 @@ class Distinct:
     def owner(self) -> Tensor:
         """The distinct row of every row of the table."""
         owner = torch.empty_like(self.member)
-        owner[self.member] = torch.repeat_interleave(torch.arange(len(self.rows)), self.start.diff())
+        owner[self.member] = torch.repeat_interleave(
+            torch.arange(len(self.rows)), self.start.diff()
+        )
         return owner
 
 
 def distinct(table: Tensor, labels: Tensor | None = None, on_disk: bool = False) -> Distinct:
     """The distinct rows in the order of their hashes; equal rows in the order of their labels' hashes.
 
-    Every later sum then runs in the same order however the table was shuffled, so that its bits agree too.
+    Every later sum then runs in the same order however the table was shuffled, so that its bits
+    agree too.
     """
     keys = hashes(table)
     minor = torch.arange(len(table)) if labels is None else hashes(labels.reshape(len(table), -1))
@@ -91,17 +93,27 @@ def distinct(table: Tensor, labels: Tensor | None = None, on_disk: bool = False)
     same = (keys[order][1:] == keys[order][:-1]).nonzero()[:, 0]
     fresh[same + 1] = (table[order[same + 1]] != table[order[same]]).any(1)
     first = fresh.nonzero()[:, 0]
-    return Distinct(_taken(table, order[first], on_disk), order, starts(_lengths(first, len(table))))
+    return Distinct(
+        _taken(table, order[first], on_disk), order, starts(_lengths(first, len(table)))
+    )
 
 
 def hashes(table: Tensor) -> Tensor:
     """A 64-bit hash of each row's numbers; 0.0 and -0.0 are one number."""
-    odd = torch.randint(-(2**62), 2**62, (table.shape[1],), generator=torch.Generator().manual_seed(0)) * 2 + 1
+    odd = (
+        torch.randint(
+            -(2**62), 2**62, (table.shape[1],), generator=torch.Generator().manual_seed(0)
+        )
+        * 2
+        + 1
+    )
     return torch.cat([_mixed(block, odd) for block in table.split(BLOCK)])
 
 
 def _mixed(block: Tensor, odd: Tensor) -> Tensor:
-    bits = (block.double() + 0.0).view(torch.int64) * odd  # wraps around, which is what a hash wants
+    bits = (block.double() + 0.0).view(
+        torch.int64
+    ) * odd  # wraps around, which is what a hash wants
     bits = (bits ^ (bits >> 32)) * odd.flip(0)
     return (bits ^ (bits >> 29)).sum(1)
 
@@ -137,8 +149,8 @@ LARGEST = 1e150  # beyond it a square leaves the doubles
 class Points:
     """Distinct rows ``x`` and the distance ``‖(x - y) · scale‖`` between them, each row counted ``count`` times.
 
-    ``blur`` is the size of the rounding errors that the rows themselves carry: zero for given rows, a few units in
-    the last place for rows that were brought to length one.
+    ``blur`` is the size of the rounding errors that the rows themselves carry: zero for given rows,
+    a few units in the last place for rows that were brought to length one.
     """
 
     table: Distinct
@@ -167,12 +179,14 @@ class Points:
 
     @functools.cached_property
     def reach(self) -> float:
-        """The largest length of a row: it bounds what rounding may do to a centred row."""
-        return max(float(self.scaled(block.double()).norm(dim=1).max()) for block in self.rows.split(BLOCK))
+        """The largest length of a row: it bounds what rounding may do to a centered row."""
+        return max(
+            float(self.scaled(block.double()).norm(dim=1).max()) for block in self.rows.split(BLOCK)
+        )
 
     @functools.cached_property
     def square_length(self) -> Tensor:
-        """The squared length of every row, seen from the centre."""
+        """The squared length of every row, seen from the center."""
         return torch.cat([self.centered(block).square().sum(1) for block in self.rows.split(BLOCK)])
 
     def scaled(self, rows: Tensor) -> Tensor:
@@ -180,14 +194,14 @@ class Points:
         return rows if self.scale is None else rows * self.scale
 
     def centered(self, rows: Tensor) -> Tensor:
-        """Rows of the table in the units of the metric, seen from the centre, in double precision."""
+        """Rows of the table in the units of the metric, seen from the center, in double precision."""
         return self.scaled(rows.double() - self.center)
 
     def squares(self, left: Tensor, right: Tensor) -> Tensor:
         """Exact squared distances ``(q, c)`` of ``q`` points (by number) to ``c`` points each, by direct differences.
 
-        The difference is taken before anything is rounded, so the relative error is that of a sum of squares in
-        double precision, wherever the points lie.
+        The difference is taken before anything is rounded, so the relative error is that of a sum
+        of squares in double precision, wherever the points lie.
         """
         near = self.rows.index_select(0, right.reshape(-1)).view(*right.shape, -1).double()
         difference = self.scaled(near.sub_(self.rows[left].double()[:, None]))
@@ -200,11 +214,18 @@ class Points:
 
 
 def as_points(
-    table: Tensor, labels: Tensor | None, *, metric: Metric, standardize: bool, on_disk: bool = False
+    table: Tensor,
+    labels: Tensor | None,
+    *,
+    metric: Metric,
+    standardize: bool,
+    on_disk: bool = False,
 ) -> Points:
     """Prepare the rows of a table; ``standardize`` divides every feature by its standard deviation."""
     if metric not in METRICS:
-        raise InputError(f"metric must be one of 'euclidean', 'cosine', got {metric!r}. Choose one of the two.")
+        raise InputError(
+            f"metric must be one of 'euclidean', 'cosine', got {metric!r}. Choose one of the two."
+        )
     check_size(table)
     found = distinct(table, labels, on_disk)
     scale = _scale(found.rows, found.start.diff()) if standardize else None
@@ -218,7 +239,8 @@ def check_size(table: Tensor) -> None:
     largest = max(float(block.abs().max()) for block in table.split(BLOCK))
     if largest > LARGEST:
         raise InputError(
-            f"Features must be smaller than {LARGEST:g} in size, got {largest:g}. Standardise or scale them first."
+            f"Features must be smaller than {LARGEST:g} in size, got {largest:g}. Standardize or "
+            "scale them first."
         )
 
 
@@ -235,16 +257,26 @@ def _scale(rows: Tensor, count: Tensor) -> Tensor:
         total += weight @ (block.double() - mean).square()
     deviation = (total / count.sum()).sqrt()
     constant = deviation <= 16 * UNIT * mean.abs()
-    return torch.where(constant, torch.ones_like(deviation), 1 / deviation.clamp_min(torch.finfo(torch.float64).tiny))
+    return torch.where(
+        constant,
+        torch.ones_like(deviation),
+        1 / deviation.clamp_min(torch.finfo(torch.float64).tiny),
+    )
 
 
 def _directions(found: Distinct, scale: Tensor | None, on_disk: bool) -> Tensor:
-    """Rows (standardised first if so wished) brought to length one; a row of zeros stays."""
+    """Rows (standardized first if so wished) brought to length one; a row of zeros stays."""
     mean = None if scale is None else _mean(found.rows, found.start.diff())
     shape = found.rows.shape
-    result = disk_table(shape[0], shape[1], torch.float64) if on_disk else torch.empty(shape, dtype=torch.float64)
+    result = (
+        disk_table(shape[0], shape[1], torch.float64)
+        if on_disk
+        else torch.empty(shape, dtype=torch.float64)
+    )
     for place, block in zip(range(0, shape[0], BLOCK), found.rows.split(BLOCK), strict=True):
         rows = block.double() if mean is None or scale is None else (block.double() - mean) * scale
         length = rows.norm(dim=1, keepdim=True)
-        result[place : place + BLOCK] = rows / torch.where(length > 0, length, torch.ones_like(length))
+        result[place : place + BLOCK] = rows / torch.where(
+            length > 0, length, torch.ones_like(length)
+        )
     return result

@@ -1,11 +1,10 @@
 """Scores: for every pair of points a number from one matrix product that bounds their squared distance from below.
 
-From scores to neighbours: exact distances of the best candidates, and a certificate that no other is nearer.
+From scores to neighbors: exact distances of the best candidates, and a certificate that no other is
+nearer.
 
-Near: the neighbours of some points, and how ties at the k-th distance are treated.
+Near: the neighbors of some points, and how ties at the k-th distance are treated.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
@@ -23,15 +22,16 @@ TILE = 2048  # columns of one product, so that its result is still in the cache 
 class Scores:
     r"""Lower bounds of distances by blocked matrix products in single or double precision.
 
-    For a query q and a point y, both seen from the centre, ``‖q-y‖² = ‖q‖² + 2(½‖y‖² - q·y)``. The bracket, computed
-    with rounding error u in d dimensions, is wrong by at most ``c(½‖q‖² + ‖y‖²)`` with ``c = (d+10)u`` (a sum of d+1
-    products in any order, rows rounded once, ``‖q‖‖y‖ ≤ ½(‖q‖²+‖y‖²)``). So with
+    For a query q and a point y, both seen from the center, ``‖q-y‖² = ‖q‖² + 2(½‖y‖² - q·y)``. The
+    bracket, computed with rounding error u in d dimensions, is wrong by at most ``c(½‖q‖² + ‖y‖²)``
+    with ``c = (d+10)u`` (a sum of d+1 products in any order, rows rounded once, ``‖q‖‖y‖ ≤
+    ½(‖q‖²+‖y‖²)``). So with
 
     .. math:: s = (\tfrac12 - c)\|y\|^2 - q \cdot y, \qquad
               \|q-y\|^2 \ge (1 - c)\|q\|^2 + 2s - \text{slack}.
 
-    An outlier y spoils its own score alone. ``slack`` holds what centring itself rounds away (ρ ≤ 8·2⁻⁵³·max‖x‖ for
-    each pair, which gives ρ²/u + ρ²) and underflow.
+    An outlier y spoils its own score alone. ``slack`` holds what centering itself rounds away (ρ ≤
+    8·2⁻⁵³·max‖x‖ for each pair, which gives ρ²/u + ρ²) and underflow.
     """
 
     def __init__(self, points: Points, dtype: torch.dtype) -> None:
@@ -56,7 +56,11 @@ class Scores:
     @functools.cached_property
     def held(self) -> list[Tensor] | None:
         """All tiles at once, unless the points lie on disk because they are too many."""
-        return None if self.points.on_disk else [self.columns(rows) for rows in self.points.rows.split(self.tile)]
+        return (
+            None
+            if self.points.on_disk
+            else [self.columns(rows) for rows in self.points.rows.split(self.tile)]
+        )
 
     def queries(self, rows: Tensor) -> Tensor:
         """Points as lines ``(q, 1)``."""
@@ -77,7 +81,8 @@ class Scores:
     def ceiling(self, rows: Tensor, score: Tensor, length: float) -> Tensor:
         """The largest squared distance of ``rows`` to a point of this score and of squared length up to ``length``.
 
-        The same bound of errors as above, from the other side: ``(1 + c)‖q‖² + 2s + 4c‖y‖² + slack``.
+        The same bound of errors as above, from the other side: ``(1 + c)‖q‖² + 2s + 4c‖y‖² +
+        slack``.
         """
         return (
             (1 + self.share) * self.points.square_length[rows]
@@ -101,7 +106,11 @@ class Scores:
 
 def full_precision() -> bool:
     """Whether products of single precision are rounded as such: torch may be told to take them in half of it."""
-    rooms: list[Any] = [torch.backends, torch.backends.mkldnn, getattr(torch.backends.mkldnn, "matmul", None)]
+    rooms: list[Any] = [
+        torch.backends,
+        torch.backends.mkldnn,
+        getattr(torch.backends.mkldnn, "matmul", None),
+    ]
     settings = {getattr(room, "fp32_precision", None) for room in rooms}
     if settings == {None}:  # before torch 2.9
         return torch.get_float32_matmul_precision() == "highest"
@@ -111,8 +120,8 @@ def full_precision() -> bool:
 def least(scores: Tensor, minima: Tensor, tile: int, count: int) -> tuple[Tensor, Tensor]:
     """The ``count`` smallest scores of each line in rising order, and their columns.
 
-    They lie in the ``count`` groups of smallest minimum, so only those are looked into. A group is every (tile/16)-th
-    column of its tile; the last tile may be narrower.
+    They lie in the ``count`` groups of smallest minimum, so only those are looked into. A group is
+    every (tile/16)-th column of its tile; the last tile may be narrower.
     """
     if count * 2 > minima.shape[1]:
         values, index = scores.topk(count, dim=1, largest=False)
@@ -130,8 +139,9 @@ def least(scores: Tensor, minima: Tensor, tile: int, count: int) -> tuple[Tensor
 class Near:
     """For each of ``rows``, the points up to its k-th distance: ``index[start[i]:start[i + 1]]``.
 
-    ``inner`` marks the points that are strictly nearer than the k-th distance; all others are tied at it. How many of
-    the tied points are listed does not depend on k, so a row may list more than k.
+    ``inner`` marks the points that are strictly nearer than the k-th distance; all others are tied
+    at it. How many of the tied points are listed does not depend on k, so a row may list more than
+    k.
     """
 
     rows: Tensor
@@ -158,7 +168,9 @@ def kept(points: Points, rows: Tensor, index: Tensor, square: Tensor, kth: Tenso
     return Near(rows, starts(keep.sum(1)), index[keep], square[keep], inner[keep])
 
 
-def kept_of_pairs(points: Points, rows: Tensor, line: Tensor, index: Tensor, square: Tensor, k: int) -> Near:
+def kept_of_pairs(
+    points: Points, rows: Tensor, line: Tensor, index: Tensor, square: Tensor, k: int
+) -> Near:
     """The same of candidates that come as pairs (line of ``rows``, point)."""
     order = square.argsort(stable=True)
     order = order[line[order].argsort(stable=True)]
@@ -172,13 +184,21 @@ def kept_of_pairs(points: Points, rows: Tensor, line: Tensor, index: Tensor, squ
     width = points.ties(kth)
     keep = square <= (kth + width)[line]
     inner = square < (kth - width)[line]
-    return Near(rows, starts(torch.bincount(line[keep], minlength=len(rows))), index[keep], square[keep], inner[keep])
+    return Near(
+        rows,
+        starts(torch.bincount(line[keep], minlength=len(rows))),
+        index[keep],
+        square[keep],
+        inner[keep],
+    )
 
 
 def joined(parts: list[Near]) -> Near:
     """All parts as one, in the order of their rows."""
     rows = torch.cat([part.rows for part in parts])
-    index, square, inner = (torch.cat([getattr(part, name) for part in parts]) for name in ("index", "square", "inner"))
+    index, square, inner = (
+        torch.cat([getattr(part, name) for part in parts]) for name in ("index", "square", "inner")
+    )
     lengths = torch.cat([part.start.diff() for part in parts])
     order = rows.argsort()
     rank = torch.empty_like(order)
@@ -192,13 +212,21 @@ PAIRS = 2**20  # numbers held at once while pairs are compared
 
 
 def settle(
-    scores: Scores, rows: Tensor, table: Tensor, minima: Tensor, tile: int, column: Tensor, k: int, final: bool
+    scores: Scores,
+    rows: Tensor,
+    table: Tensor,
+    minima: Tensor,
+    tile: int,
+    column: Tensor,
+    k: int,
+    final: bool,
 ) -> tuple[list[Near], Tensor]:
-    """The neighbours of ``rows`` among the points ``column`` of a table of scores, and the rows left without a proof.
+    """The neighbors of ``rows`` among the points ``column`` of a table of scores, and the rows left without a proof.
 
-    The best candidates by score get their exact distance, and the k-th of these is at least the k-th of all. When the
-    next score already proves a larger distance, no other point matters. Else every point that its score does not
-    exclude is compared, unless there are too many and this is not the ``final`` pass.
+    The best candidates by score get their exact distance, and the k-th of these is at least the
+    k-th of all. When the next score already proves a larger distance, no other point matters. Else
+    every point that its score does not exclude is compared, unless there are too many and this is
+    not the ``final`` pass.
     """
     points, wide = scores.points, min(k + max(4, k // 4), len(column))
     values, place = least(table, minima, tile, min(wide + 1, table.shape[1]))
@@ -206,23 +234,37 @@ def settle(
     square = points.squares(rows, index)
     kth = kth_square(points, index, square, k)
     limit = scores.limit(rows, kth + points.ties(kth))
-    sure = values[:, wide].double() > limit if wide < len(column) else torch.ones_like(rows, dtype=torch.bool)
+    sure = (
+        values[:, wide].double() > limit
+        if wide < len(column)
+        else torch.ones_like(rows, dtype=torch.bool)
+    )
     done = [kept(points, rows[sure], index[sure], square[sure], kth[sure])]
     if bool(sure.all()):
         return done, rows[:0]
-    more, rest = _compared(scores, rows[~sure], table[~sure, : len(column)], limit[~sure], column, k, final)
+    more, rest = _compared(
+        scores, rows[~sure], table[~sure, : len(column)], limit[~sure], column, k, final
+    )
     return [*done, *more], rest
 
 
 def _compared(
     scores: Scores, rows: Tensor, table: Tensor, limit: Tensor, column: Tensor, k: int, final: bool
 ) -> tuple[list[Near], Tensor]:
-    ceiling = torch.nextafter(limit.to(scores.dtype), torch.full_like(limit, torch.inf, dtype=scores.dtype))
+    ceiling = torch.nextafter(
+        limit.to(scores.dtype), torch.full_like(limit, torch.inf, dtype=scores.dtype)
+    )
     open_ = table <= ceiling[:, None]
     few = torch.full_like(rows, final, dtype=torch.bool) | (open_.sum(1) <= PATIENCE * k)
-    size = max(1, len(rows) // 8) if final else len(rows)  # at the end all pairs may be open: an eighth at a time
+    size = (
+        max(1, len(rows) // 8) if final else len(rows)
+    )  # at the end all pairs may be open: an eighth at a time
     parts = zip(rows[few].split(size), open_[few].split(size), strict=True)
-    return [_of_open(scores.points, some, open_pairs, column, k) for some, open_pairs in parts if len(some)], rows[~few]
+    return [
+        _of_open(scores.points, some, open_pairs, column, k)
+        for some, open_pairs in parts
+        if len(some)
+    ], rows[~few]
 
 
 def _of_open(points: Points, rows: Tensor, open_: Tensor, column: Tensor, k: int) -> Near:

@@ -1,6 +1,4 @@
-"""The k nearest neighbours of every sample, ties included: exact by default, whatever the scale of the features."""
-
-from __future__ import annotations
+"""The k nearest neighbors of every sample, ties included: exact by default, whatever the scale of the features."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -9,8 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
-from mindgap.core.progress import Progress
+from mindgap.core import InputError, Progress
 from mindgap.ops.neighbors import backends
 from mindgap.ops.neighbors.exact import exact_blocks
 from mindgap.ops.neighbors.points import Metric, Points, as_points, places, rows_of, starts
@@ -20,15 +17,17 @@ from mindgap.ops.neighbors.source import read
 Method = Literal["auto", "exact", "tree", "approximate"]
 METHODS = ("auto", "exact", "tree", "approximate")
 TREE_DIMENSION = 8  # measured: benchmarks/neighbors.py --switch
-APPROXIMATE_SIZE = 1_000_000  # measured there too: exact search is as quick up to about so many points
+APPROXIMATE_SIZE = (
+    1_000_000  # measured there too: exact search is as quick up to about so many points
+)
 MEMORY = 2**28
 
 
 @dataclasses.dataclass(frozen=True)
 class Neighbors:
-    """The neighbours of each of n samples, itself among them, in lists laid end to end.
+    """The neighbors of each of n samples, itself among them, in lists laid end to end.
 
-    Sample i's neighbours are ``index[start[i]:start[i + 1]]``, nearest first. Every sample at the
+    Sample i's neighbors are ``index[start[i]:start[i + 1]]``, nearest first. Every sample at the
     k-th distance is listed, so a list may be longer than k. ``square`` holds squared distances.
     """
 
@@ -39,7 +38,7 @@ class Neighbors:
     recall: float
 
     def __getitem__(self, sample: int) -> Tensor:
-        """The neighbours of one sample."""
+        """The neighbors of one sample."""
         return self.index[self.start[sample] : self.start[sample + 1]]
 
 
@@ -55,9 +54,10 @@ def nearest(
 ) -> Neighbors:
     """The k nearest samples of every sample; k counts the sample itself, at distance zero.
 
-    Distances are those of double precision by direct differences, also when features are in single precision, far
-    from zero or of unequal scale. Distances that differ by no more than eight times their rounding error are equal.
-    Equal rows have no precedence over each other: with k or more copies of a row, all copies are listed.
+    Distances are those of double precision by direct differences, also when features are in single
+    precision, far from zero or of unequal scale. Distances that differ by no more than eight times
+    their rounding error are equal. Equal rows have no precedence over each other: with k or more
+    copies of a row, all copies are listed.
 
     >>> found = nearest(torch.tensor([[0.0], [1.0], [3.0], [-1.0]]), k=2)
     >>> [found[i].tolist() for i in range(4)]
@@ -74,15 +74,18 @@ def nearest(
 def check_k(k: int, samples: int) -> None:
     """Raise unless k can be served."""
     if samples < 2:
-        raise InputError(f"Neighbours need at least 2 samples, got {samples} sample. Pass more data.")
+        raise InputError(
+            f"Neighbors need at least 2 samples, got {samples} sample. Pass more data."
+        )
     if isinstance(k, bool) or not hasattr(k, "__index__") or not 2 <= k <= samples:
         raise InputError(
-            f"k must be an integer from 2 to {samples} (the number of samples), got {k!r}. Lower k or pass more data."
+            f"k must be an integer from 2 to {samples} (the number of samples), got {k!r}. Lower "
+            "k or pass more data."
         )
 
 
 class Search:
-    """A chosen way to find the neighbours of some points, and the recall it is known to have."""
+    """A chosen way to find the neighbors of some points, and the recall it is known to have."""
 
     def __init__(
         self,
@@ -94,7 +97,10 @@ class Search:
         seed: int = 0,
     ) -> None:
         if method not in METHODS:
-            raise InputError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}. Choose one.")
+            raise InputError(
+                f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}. Choose "
+                "one."
+            )
         self.points, self.k, self.memory = points, int(k), memory
         self.method = chosen(len(points), points.rows.shape[1]) if method == "auto" else method
         self.recall, self.index = 1.0, None
@@ -103,7 +109,7 @@ class Search:
             self.recall = self.index.recall
 
     def blocks(self, rows: Tensor | None = None, progress: bool = False) -> Iterator[Near]:
-        """The neighbours of ``rows`` (or all points), block after block, in no particular order."""
+        """The neighbors of ``rows`` (or all points), block after block, in no particular order."""
         rows = torch.arange(len(self.points)) if rows is None else rows
         with Progress(len(rows), title="neighbors", unit="point", shown=progress) as bar:
             for near in self._blocks(rows):
@@ -134,7 +140,10 @@ def _of_samples(points: Points, near: Near, search: Search) -> Neighbors:
     pairs = places(near.start, owner)
     row = rows_of(starts(near.start.diff()[owner]))
     copies = points.count[near.index[pairs]]
-    row, square = torch.repeat_interleave(row, copies), torch.repeat_interleave(near.square[pairs], copies)
+    row, square = (
+        torch.repeat_interleave(row, copies),
+        torch.repeat_interleave(near.square[pairs], copies),
+    )
     index = points.table.member[places(points.table.start, near.index[pairs])]
     order = index.argsort()
     order = order[square[order].argsort(stable=True)]

@@ -1,7 +1,5 @@
 """Where features and labels come from: arrays, tensors, memory maps, loaders, or chunks that are spooled to disk."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -13,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from mindgap.core.errors import InputError
-from mindgap.core.split import as_tensor, check_finite, part
+from mindgap.core import InputError, as_tensor, check_finite, part
 from mindgap.ops.neighbors.points import BLOCK, disk_table
 
 Chunks = Iterable[Any] | Callable[[], Iterable[Any]]
@@ -31,13 +28,16 @@ def is_chunked(data: Any) -> bool:
     return isinstance(data, list | tuple) and bool(data) and isinstance(data[0], tuple | dict)
 
 
-def read(features: Any, labels: Any, needs_labels: bool = True) -> tuple[Tensor, Tensor | None, bool]:
+def read(
+    features: Any, labels: Any, needs_labels: bool = True
+) -> tuple[Tensor, Tensor | None, bool]:
     """A 2-D table of features, its labels, and whether the table lies on disk."""
     if labels is None and is_chunked(features):
         return spool(features() if callable(features) else features)
     if labels is None and needs_labels:
         raise InputError(
-            "y must be given unless X is a DataLoader or an iterable of (X, y) chunks, got None: this requires y to be "
+            "y must be given unless X is a DataLoader or an iterable of (X, y) chunks, got None: "
+            "this requires y to be "
             "passed, but the target y is None. Pass the labels."
         )
     table = _table(features)
@@ -58,7 +58,9 @@ def spool(chunks: Iterable[Any]) -> tuple[Tensor, Tensor, bool]:
                 kind, width = _append(file, rows, kind, width, first=not labels)
                 labels.append(target)
         if not labels:
-            raise InputError("The data must hold at least one chunk of samples, got none. Pass more data.")
+            raise InputError(
+                "The data must hold at least one chunk of samples, got none. Pass more data."
+            )
         mapped = np.memmap(path, dtype=kind, mode="r+", shape=(sum(map(len, labels)), width))
     table = torch.from_numpy(mapped)
     _check_table(table)
@@ -72,12 +74,17 @@ def _chunk(chunk: Any) -> tuple[Tensor, Tensor]:
     return (rows if rows.dtype == torch.float64 else rows.float()), target.detach().cpu()
 
 
-def _append(file: BinaryIO, rows: Tensor, kind: np.dtype[Any], width: int, first: bool) -> tuple[np.dtype[Any], int]:
+def _append(
+    file: BinaryIO, rows: Tensor, kind: np.dtype[Any], width: int, first: bool
+) -> tuple[np.dtype[Any], int]:
     array = rows.numpy()
     if first:
         kind, width = array.dtype, array.shape[1]
     if array.shape[1] != width:
-        raise InputError(f"Every chunk must have {width} features as the first had, got {array.shape[1]}. Check X.")
+        raise InputError(
+            f"Every chunk must have {width} features as the first had, got {array.shape[1]}. "
+            "Check X."
+        )
     file.write(np.ascontiguousarray(array, dtype=kind).tobytes())
     return kind, width
 
@@ -85,7 +92,8 @@ def _append(file: BinaryIO, rows: Tensor, kind: np.dtype[Any], width: int, first
 def _table(features: Any) -> Tensor:
     if hasattr(features, "toarray"):
         raise InputError(
-            f"X must be a dense table of numbers, got a sparse {type(features).__name__}. Pass X.toarray() instead."
+            f"X must be a dense table of numbers, got a sparse {type(features).__name__}. Pass "
+            "X.toarray() instead."
         )
     if isinstance(features, np.memmap):
         return _mapped(features)
@@ -101,7 +109,9 @@ def _mapped(array: np.memmap[Any, Any]) -> Tensor:
     """A memory map as it stands, or, if it holds other numbers than floats, converted block by block to another."""
     if array.dtype in (np.float32, np.float64):
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nor is it written to
+            warnings.filterwarnings(
+                "ignore", message="The given NumPy array is not writable"
+            )  # nor is it written to
             return torch.from_numpy(array)
     if array.ndim != 2:
         return as_tensor(_numbers(np.asarray(array)))
@@ -115,16 +125,23 @@ def _mapped(array: np.memmap[Any, Any]) -> Tensor:
 def _numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if array.dtype.kind == "c":
         raise InputError(
-            f"X must hold real numbers, got {array.dtype}. Complex data not supported: pass real features."
+            f"X must hold real numbers, got {array.dtype}. Complex data not supported: pass real "
+            "features."
         )
     if array.dtype.kind == "O":
         try:
             return array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise NotNumbersError(f"X must hold numbers, got objects ({error}). Encode them as numbers.") from error
+            raise NotNumbersError(
+                f"X must hold numbers, got objects ({error}). Encode them as numbers."
+            ) from error
     if array.dtype.kind not in "fiub":
         raise InputError(f"X must hold numbers, got {array.dtype}. Encode it as numbers first.")
-    return array if array.dtype.newbyteorder("=") == array.dtype else array.astype(array.dtype.newbyteorder("="))
+    return (
+        array
+        if array.dtype.newbyteorder("=") == array.dtype
+        else array.astype(array.dtype.newbyteorder("="))
+    )
 
 
 def _labels(labels: Any, count: int) -> Tensor:
@@ -135,7 +152,8 @@ def _labels(labels: Any, count: int) -> Tensor:
     target = as_tensor(labels).detach().cpu()
     if target.ndim == 0 or len(target) != count:
         raise InputError(
-            f"X and y must have as many samples each, got {count} in X and {len(target) if target.ndim else 1} in y. "
+            f"X and y must have as many samples each, got {count} in X and "
+            f"{len(target) if target.ndim else 1} in y. "
             "Check that they belong together."
         )
     check_finite(target, "labels y")
@@ -154,12 +172,14 @@ def _named(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _check_table(table: Tensor) -> None:
     if table.ndim != 2:
         raise InputError(
-            f"X must have 2 dimensions, samples by features, got {table.ndim}. Expected 2D array, got another: Reshape "
+            f"X must have 2 dimensions, samples by features, got {table.ndim}. Expected 2D array, "
+            "got another: Reshape "
             "your data, e.g. X.reshape(len(X), -1)."
         )
     if table.shape[0] == 0 or table.shape[1] == 0:
         raise InputError(
-            f"X must hold samples and features, got shape {tuple(table.shape)}: 0 feature(s) (shape="
+            f"X must hold samples and features, got shape {tuple(table.shape)}: 0 feature(s) "
+            "(shape="
             f"{tuple(table.shape)}) while a minimum of 1 is required. Pass more data."
         )
     for block in table.split(BLOCK):

@@ -1,13 +1,13 @@
-r"""PAC-Bayes bounds as plain arithmetic: the risk of a random model from what its train error and its KL price say.
+r"""PAC-Bayes bounds as plain arithmetic: the risk of a random model from what its training error and its KL price say.
 
-A posterior over models may depend on the data, the prior may not. With probability :math:`1 - \delta` over n
-independent samples and a loss in [0, 1], every posterior at once has its expected risk below each of these. All take
-``empirical`` (the expected train loss of the random model), ``kl`` (posterior from prior), ``samples`` and ``delta``.
+A posterior over models may depend on the data, the prior may not. With probability :math:`1 -
+\delta` over n independent samples and a loss in [0, 1], every posterior at once has its expected
+risk below each of these. All take ``empirical`` (the expected training loss of the random model),
+``kl`` (posterior from prior), ``samples`` and ``delta``.
 
-Kullback–Leibler divergences of noise around a model's weights from a prior, in nats, in double precision.
+Kullback–Leibler divergences of noise around a model's weights from a prior, in nats, in double
+precision.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterator
@@ -16,25 +16,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import integer, number
-from mindgap.core.errors import InputError
-from mindgap.core.stats import kl_inverse
+from mindgap.core import InputError, integer, kl_inverse, number
 
-LARGEST_STEEPNESS = 4.0  # beyond it Catoni's bound is far above the best for any train error that is worth a bound
+LARGEST_STEEPNESS = 4.0  # beyond it Catoni's bound is far above the best for any training error that is worth a bound
 
 
 def check(empirical: float, kl: float, samples: int, delta: float) -> None:
     """Raise one sentence for the first number that no PAC-Bayes bound can take."""
     if not 0 <= empirical <= 1:
-        raise InputError(f"empirical must be a number from 0 to 1, got {empirical}. Rescale the loss.")
+        raise InputError(
+            f"empirical must be a number from 0 to 1, got {empirical}. Rescale the loss."
+        )
     number("kl", kl)
     integer("samples", samples)
     if not 0 < delta < 1:
-        raise InputError(f"delta must be a number above 0 and below 1, got {delta}. Pass a probability such as 0.05.")
+        raise InputError(
+            f"delta must be a number above 0 and below 1, got {delta}. Pass a probability such as "
+            "0.05."
+        )
 
 
 def hoeffding(
-    empirical: float, kl: float, samples: int, delta: float, *, eta: float | None = None, sharp: bool = False
+    empirical: float,
+    kl: float,
+    samples: int,
+    delta: float,
+    *,
+    eta: float | None = None,
+    sharp: bool = False,
 ) -> float:
     r"""Theorem 1: :math:`\hat L + (KL + \ln(1/\delta))/\eta + \eta/2n`.
 
@@ -48,16 +57,23 @@ def hoeffding(
     check(empirical, kl, samples, delta)
     divisor = 8 if sharp else 2
     if eta is None:
-        return empirical + min(_above(kl, samples, divisor, hoeffding_grid(delta, samples, sharp=sharp)))
+        return empirical + min(
+            _above(kl, samples, divisor, hoeffding_grid(delta, samples, sharp=sharp))
+        )
     if not 0 < eta < math.inf:
-        raise InputError(f"eta must be a finite number above 0, got {eta}. Choose it before the data are seen.")
+        raise InputError(
+            f"eta must be a finite number above 0, got {eta}. Choose it before the data are seen."
+        )
     return empirical + (kl + math.log(1 / delta)) / eta + eta / (divisor * samples)
 
 
-def hoeffding_grid(delta: float, samples: int, *, sharp: bool = False) -> Iterator[tuple[float, float]]:
+def hoeffding_grid(
+    delta: float, samples: int, *, sharp: bool = False
+) -> Iterator[tuple[float, float]]:
     r"""Appendix D: the pairs :math:`\eta_j = e^j \sqrt{2 n \ln(1/\delta_j)}`, :math:`\delta_j = \delta 2^{-(j+1)}`.
 
-    The grid has no end; :func:`hoeffding` leaves it where a larger step cannot pay any more. ``sharp`` takes 8n for 2n.
+    The grid has no end; :func:`hoeffding` leaves it where a larger step cannot pay any more.
+    ``sharp`` takes 8n for 2n.
 
     >>> round(next(hoeffding_grid(0.05, 1000))[0], 1)
     85.9
@@ -69,7 +85,9 @@ def hoeffding_grid(delta: float, samples: int, *, sharp: bool = False) -> Iterat
         place += 1
 
 
-def _above(kl: float, samples: int, divisor: int, grid: Iterator[tuple[float, float]]) -> Iterator[float]:
+def _above(
+    kl: float, samples: int, divisor: int, grid: Iterator[tuple[float, float]]
+) -> Iterator[float]:
     best = math.inf
     for eta, price in grid:
         linear = eta / (divisor * samples)
@@ -115,7 +133,9 @@ def quadratic(empirical: float, kl: float, samples: int, delta: float) -> float:
     return (math.sqrt(empirical + half) + math.sqrt(half)) ** 2
 
 
-def catoni(empirical: float, kl: float, samples: int, delta: float, *, steepness: float | None = None) -> float:
+def catoni(
+    empirical: float, kl: float, samples: int, delta: float, *, steepness: float | None = None
+) -> float:
     r"""Catoni: :math:`(1 - \exp(-C \hat L - (KL + \ln(1/\delta))/n)) / (1 - e^{-C})`.
 
     C, the ``steepness``, must have been chosen before the data were seen; without it, the smallest over the grid
@@ -127,7 +147,10 @@ def catoni(empirical: float, kl: float, samples: int, delta: float, *, steepness
     check(empirical, kl, samples, delta)
     if steepness is not None:
         if not 0 < steepness < math.inf:
-            raise InputError(f"steepness must be a finite number above 0, got {steepness}. Choose it before the data.")
+            raise InputError(
+                f"steepness must be a finite number above 0, got {steepness}. Choose it before "
+                "the data."
+            )
         return _catoni(empirical, (kl + math.log(1 / delta)) / samples, steepness)
     grid = catoni_grid(samples)
     price = (kl + math.log(len(grid) / delta)) / samples
@@ -140,7 +163,10 @@ def catoni_grid(samples: int) -> list[float]:
     >>> catoni_grid(4)
     [4.0, 2.0, 1.0, 0.5]
     """
-    return [LARGEST_STEEPNESS / 2**step for step in range(1 + math.ceil(math.log2(4 * math.sqrt(samples))))]
+    return [
+        LARGEST_STEEPNESS / 2**step
+        for step in range(1 + math.ceil(math.log2(4 * math.sqrt(samples))))
+    ]
 
 
 def _catoni(empirical: float, price: float, steepness: float) -> float:
@@ -163,26 +189,30 @@ def gaussian_kl(mean: Any, scale: Any, prior_mean: Any, prior_scale: Any) -> flo
     >>> gaussian_kl([1.0, 0.0], 0.5, 0.0, 0.5)
     2.0
     """
-    centre, spread, start, width = _together(mean, scale, prior_mean, prior_scale)
+    center, spread, start, width = _together(mean, scale, prior_mean, prior_scale)
     _positive("scale", spread)
     _positive("prior_scale", width)
     ratio = spread / width
-    return float((-ratio.log() + (ratio.square() + ((centre - start) / width).square() - 1) / 2).sum())
+    return float(
+        (-ratio.log() + (ratio.square() + ((center - start) / width).square() - 1) / 2).sum()
+    )
 
 
-def uniform_kl(centre: Any, scale: Any, limit: Any) -> float:
-    """KL of U(centre - scale, centre + scale) from U(-limit, limit): the sum of ln(limit / scale).
+def uniform_kl(center: Any, scale: Any, limit: Any) -> float:
+    """KL of U(center - scale, center + scale) from U(-limit, limit): the sum of ln(limit / scale).
 
     >>> round(uniform_kl([0.5, -1.0], 0.5, 2.0), 6) == round(2 * math.log(4), 6)
     True
     """
-    middle, spread, outer = _together(centre, scale, limit)
+    middle, spread, outer = _together(center, scale, limit)
     _positive("scale", spread)
     if bool((middle.abs() + spread > outer * (1 + 1e-12)).any()):
         worst = int((middle.abs() + spread - outer).argmax())
         raise InputError(
-            f"limit must contain the noise, |centre| + scale <= limit, got {float(middle[worst].abs()):.6g} + "
-            f"{float(spread[worst]):.6g} > {float(outer[worst]):.6g} at weight {worst}. Raise limit or lower scale."
+            "limit must contain the noise, |center| + scale <= limit, got "
+            f"{float(middle[worst].abs()):.6g} + "
+            f"{float(spread[worst]):.6g} > {float(outer[worst]):.6g} at weight {worst}. Raise "
+            "limit or lower scale."
         )
     return float((outer / spread).log().sum())
 
@@ -203,12 +233,14 @@ def truncated_gaussian_kl(mean: Any, scale: Any, radius: Any, prior_variance: fl
     >>> abs(truncated_gaussian_kl(1.0, 0.5, 50.0, 4.0) - whole) < 1e-12
     True
     """
-    centre, spread, reach = _together(mean, scale, radius)
+    center, spread, reach = _together(mean, scale, radius)
     _positive("scale", spread)
     _positive("radius", reach)
     mass, share = truncation(reach / spread)
     own = -mass.log() - spread.log() - share / 2
-    prior = math.log(prior_variance) / 2 + (centre.square() + spread.square() * share) / (2 * prior_variance)
+    prior = math.log(prior_variance) / 2 + (center.square() + spread.square() * share) / (
+        2 * prior_variance
+    )
     return float((own + prior).sum())
 
 
@@ -228,7 +260,8 @@ def _together(*values: Any) -> tuple[Tensor, ...]:
     lengths = {len(tensor) for tensor in tensors} - {1}
     if len(lengths) > 1:
         raise InputError(
-            f"Means, scales and limits must have one entry a weight or one for all, got {sorted(lengths)} entries. "
+            "Means, scales and limits must have one entry per weight or one for all, got "
+            f"{sorted(lengths)} entries. "
             "Give all of them for the same weights."
         )
     return tuple(torch.broadcast_tensors(*tensors))
@@ -236,4 +269,6 @@ def _together(*values: Any) -> tuple[Tensor, ...]:
 
 def _positive(name: str, values: Tensor) -> None:
     if not bool(((values > 0) & torch.isfinite(values)).all()):
-        raise InputError(f"{name} must be finite numbers above 0, got {float(values.min()):.6g}. Correct it.")
+        raise InputError(
+            f"{name} must be finite numbers above 0, got {float(values.min()):.6g}. Correct it."
+        )

@@ -1,7 +1,5 @@
 """The error rate of a model whose weights carry random noise, draw by draw; the model itself is not touched."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Literal, cast
@@ -10,12 +8,19 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from mindgap.core.checks import choice, generator, integer
-from mindgap.core.errors import InputError
-from mindgap.core.loss import align
-from mindgap.core.purity import evaluating
-from mindgap.core.split import Inputs
-from mindgap.core.subject import Subject, Which, call, typed
+from mindgap.core import (
+    InputError,
+    Inputs,
+    Subject,
+    Which,
+    align,
+    call,
+    choice,
+    evaluating,
+    generator,
+    integer,
+    typed,
+)
 from mindgap.ops.models.parameters import all_at_once
 
 Kind = Literal["gaussian", "uniform"]
@@ -23,28 +28,41 @@ AT_ONCE = 4_000_000  # weights, or four times the inputs, of all the noisy model
 
 
 def perturbed_errors(
-    subject: Subject, scale: float, *, draws: int, seed: int = 0, kind: Kind = "gaussian", which: Which = "train"
+    subject: Subject,
+    scale: float,
+    *,
+    draws: int,
+    seed: int = 0,
+    kind: Kind = "gaussian",
+    which: Which = "train",
 ) -> Tensor:
     """The mean 0-1 error of the model with independent noise on all its weights, for each of ``draws``.
 
-    ``scale`` is the standard deviation of Gaussian noise or the half width of uniform noise. Noise is drawn in double
-    precision on the CPU, so every device and precision sees the same. Computed once for a subject and its settings.
+    ``scale`` is the standard deviation of Gaussian noise or the half width of uniform noise. Noise
+    is drawn in double precision on the CPU, so every device and precision sees the same. Computed
+    once for a subject and its settings.
 
     >>> subject = Subject(nn.Linear(2, 2), "cross_entropy", (torch.eye(2), torch.tensor([0, 1])))
     >>> perturbed_errors(subject, 0.1, draws=3).shape
     torch.Size([3])
     """
     if subject.task == "regression":
-        raise InputError("Error rates need a classification, got a regression. Choose another quantity.")
+        raise InputError(
+            "Error rates need a classification, got a regression. Choose another quantity."
+        )
     if not 0 <= scale < math.inf:
-        raise InputError(f"scale must be a finite number of at least 0, got {scale}. Pass the size of the noise.")
+        raise InputError(
+            f"scale must be a finite number of at least 0, got {scale}. Pass the size of the noise."
+        )
     integer("draws", draws)
     choice("kind", kind, ("gaussian", "uniform"))
     key = ("perturbed errors", which, scale, draws, seed, kind)
     return subject._cached(key, lambda: _rates(subject, scale, draws, generator(seed), kind, which))
 
 
-def _rates(subject: Subject, scale: float, draws: int, source: torch.Generator, kind: Kind, which: Which) -> Tensor:
+def _rates(
+    subject: Subject, scale: float, draws: int, source: torch.Generator, kind: Kind, which: Which
+) -> Tensor:
     model, wrong = subject.model, torch.zeros(draws, dtype=torch.float64)
     like = next(iter(model.parameters()), torch.empty(0))
     with evaluating(model):
@@ -67,7 +85,9 @@ def noisy_weights(
 ) -> dict[str, Tensor]:
     """The weights with fresh noise, by name; the first dimension counts the draws."""
     fresh = torch.randn if kind == "gaussian" else torch.rand
-    rows = torch.stack([fresh(_size(model), generator=source, dtype=torch.float64) for _ in range(draws)])
+    rows = torch.stack(
+        [fresh(_size(model), generator=source, dtype=torch.float64) for _ in range(draws)]
+    )
     noise = scale * (rows if kind == "gaussian" else 2 * rows - 1)
     parts = noise.split([p.numel() for p in model.parameters()], dim=1)
     named = zip(model.named_parameters(), parts, strict=True)

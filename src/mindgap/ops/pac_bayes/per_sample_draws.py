@@ -1,15 +1,15 @@
 """Every sample under weights of its own, many at once: stand-ins for the layers of a random model.
 
-A bound's Monte-Carlo part wants as many independent draws of the weights as possible. Under independent Gaussian
-weights, a linear layer's outputs for one sample are independent Gaussians too, so they can be drawn instead of the
-weights (local reparametrisation). A convolution uses one draw at all places of a picture, so its weights are drawn.
+A bound's Monte-Carlo part wants as many independent draws of the weights as possible. Under
+independent Gaussian weights, a linear layer's outputs for one sample are independent Gaussians too,
+so they can be drawn instead of the weights (local reparametrization). A convolution uses one draw
+at all places of a image, so its weights are drawn.
 
-A random model that gives every sample of a batch its own draw of the weights, if its layers allow it.
+A random model that gives every sample of a batch its own draw of the weights, if its layers allow
+it.
 
 The expected error of a random model on some data, by many independent draws of its weights.
 """
-
-from __future__ import annotations
 
 import abc
 import copy
@@ -21,9 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mindgap.core.checks import generator, integer
-from mindgap.core.split import Inputs, Split
-from mindgap.core.subject import call
+from mindgap.core import Inputs, Split, call, generator, integer
 from mindgap.ops.models.parameters import all_at_once
 from mindgap.ops.pac_bayes.hessian import bounded_cross_entropy
 from mindgap.ops.pac_bayes.posterior import RandomModel
@@ -52,7 +50,9 @@ class StandIn(nn.Module, abc.ABC):
         """Outputs with noise of every sample's own, or without any where there is no source of it."""
         self.calls += 1
         if len(inputs) != self.samples:
-            raise UnsuitedError("the first dimension of a layer's inputs does not count the samples")
+            raise UnsuitedError(
+                "the first dimension of a layer's inputs does not count the samples"
+            )
         return self.plain(inputs) if self.source is None else self.noisy(inputs)
 
     def noise(self, *shape: int) -> Tensor:
@@ -66,7 +66,11 @@ class StandIn(nn.Module, abc.ABC):
 
     def own_bias(self) -> Tensor:
         """A draw of the bias for every sample."""
-        return self.noise(self.samples, len(self.scale_bias)).mul_(self.scale_bias).add_(self.mean_bias)
+        return (
+            self.noise(self.samples, len(self.scale_bias))
+            .mul_(self.scale_bias)
+            .add_(self.mean_bias)
+        )
 
     @abc.abstractmethod
     def plain(self, inputs: Tensor) -> Tensor:
@@ -96,13 +100,15 @@ class StandInLinear(StandIn):
 
 
 class StandInConvolution(StandIn):
-    """For a two-dimensional convolution without groups: unfolded pictures times weights of their own."""
+    """For a two-dimensional convolution without groups: unfolded images times weights of their own."""
 
     def __init__(self, layer: nn.Conv2d, means: Pair, scales: Pair, owner: RandomModel) -> None:
         super().__init__(layer, means, scales, owner)
         if layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str):
             raise UnsuitedError("a convolution has groups or an unusual padding")
-        self.geometry: dict[str, Any] = {name: getattr(layer, name) for name in ("stride", "padding", "dilation")}
+        self.geometry: dict[str, Any] = {
+            name: getattr(layer, name) for name in ("stride", "padding", "dilation")
+        }
         self.drawn = self.mean.numel()
 
     def plain(self, inputs: Tensor) -> Tensor:
@@ -117,13 +123,21 @@ class StandInConvolution(StandIn):
 
     def _size(self, inputs: Tensor) -> list[int]:
         sides = zip(inputs.shape[2:], self.mean.shape[2:], *self.geometry.values(), strict=True)
-        return [(side + 2 * pad - gap * (kernel - 1) - 1) // step + 1 for side, kernel, step, pad, gap in sides]
+        return [
+            (side + 2 * pad - gap * (kernel - 1) - 1) // step + 1
+            for side, kernel, step, pad, gap in sides
+        ]
 
 
-STAND_INS: dict[type[nn.Module], type[StandIn]] = {nn.Linear: StandInLinear, nn.Conv2d: StandInConvolution}
+STAND_INS: dict[type[nn.Module], type[StandIn]] = {
+    nn.Linear: StandInLinear,
+    nn.Conv2d: StandInConvolution,
+}
 
 
-def stand_in(layer: nn.Module, means: dict[str, Tensor], scales: dict[str, Tensor], owner: RandomModel) -> StandIn:
+def stand_in(
+    layer: nn.Module, means: dict[str, Tensor], scales: dict[str, Tensor], owner: RandomModel
+) -> StandIn:
     """The stand-in for a layer whose random weights have these means and scales, by their names in the layer."""
     if type(layer) not in STAND_INS or not isinstance(layer.weight, Tensor):
         raise UnsuitedError(f"{type(layer).__name__} has no stand-in")
@@ -140,7 +154,7 @@ def stand_in(layer: nn.Module, means: dict[str, Tensor], scales: dict[str, Tenso
     return STAND_INS[type(layer)](layer, (mean, mean_bias), (scale, scale_bias), owner)
 
 
-DRAWN_TOGETHER = 2_000_000  # numbers drawn together: small enough for a processor's cache
+DRAWN_TOGETHER = 2_000_000  # numbers drawn together: small enough for a CPU's cache
 MOST = 512  # samples in one call
 TRIED = 64  # samples on which the stand-ins are compared with the model
 
@@ -150,7 +164,7 @@ class Batched:
 
     def __init__(self, model: RandomModel) -> None:
         self.network, self.layers = _swapped(model)
-        self.like = model.centre
+        self.like = model.center
 
     def __call__(self, inputs: Inputs, source: torch.Generator | None) -> Tensor:
         """Outputs for some inputs; without a source of noise those of the mean weights."""
@@ -165,14 +179,16 @@ class Batched:
     @property
     def chunk(self) -> int:
         """How many samples to take at once."""
-        return max(1, min(MOST, DRAWN_TOGETHER // max(1, sum(layer.drawn for layer in self.layers))))
+        return max(
+            1, min(MOST, DRAWN_TOGETHER // max(1, sum(layer.drawn for layer in self.layers)))
+        )
 
 
 def batched(model: RandomModel, inputs: Inputs) -> Batched | None:
     """The model with stand-ins, tried on some inputs; none if a layer has none or is used in another way.
 
-    Tried are small sizes of the batch, so that a dimension of another meaning is not taken for the samples, and whether
-    the stand-ins without noise give what the model gives, on all these inputs.
+    Tried are small sizes of the batch, so that a dimension of another meaning is not taken for the
+    samples, and whether the stand-ins without noise give what the model gives, on all these inputs.
     """
     try:
         found = Batched(model)
@@ -181,7 +197,9 @@ def batched(model: RandomModel, inputs: Inputs) -> Batched | None:
             wanted = model.mean_answer(some)
             with torch.no_grad():
                 given = found(some, None)
-            if given.shape != wanted.shape or not torch.allclose(given, wanted, rtol=1e-3, atol=1e-4):
+            if given.shape != wanted.shape or not torch.allclose(
+                given, wanted, rtol=1e-3, atol=1e-4
+            ):
                 return None
     except (UnsuitedError, RuntimeError, AttributeError, TypeError, ValueError, IndexError):
         return None
@@ -192,13 +210,17 @@ def _swapped(model: RandomModel) -> tuple[nn.Module, list[StandIn]]:
     network = copy.deepcopy(model.network)
     with torch.no_grad():
         means, scales = model.named(model.means()), model.named(model.scales())
-    if len(list(network.named_parameters(remove_duplicate=False))) != len(list(network.parameters())):
+    if len(list(network.named_parameters(remove_duplicate=False))) != len(
+        list(network.parameters())
+    ):
         raise UnsuitedError("two layers share a weight")
     layers = list[StandIn]()
     for home in sorted({name.rpartition(".")[0] for name in means}):
         layer, start = network.get_submodule(home), f"{home}." if home else ""
         own = {name for name in means if name.rpartition(".")[0] == home}
-        inner = [{name.removeprefix(start): given[name] for name in own} for given in (means, scales)]
+        inner = [
+            {name.removeprefix(start): given[name] for name in own} for given in (means, scales)
+        ]
         layers.append(stand_in(layer, inner[0], inner[1], model))
         if not home:
             return layers[0], layers
@@ -220,7 +242,8 @@ EVALUATED_TOGETHER = 4_000_000  # weights of all the models that are evaluated t
 class Drawn:
     """Means over ``draws`` independent numbers in [0, 1]: 0-1 error and bounded cross entropy.
 
-    ``own_draws`` tells whether stand-ins gave every sample its own weights; else whole models were drawn.
+    ``own_draws`` tells whether stand-ins gave every sample its own weights; else whole models were
+    drawn.
     """
 
     error: float
@@ -230,24 +253,37 @@ class Drawn:
 
 
 def expected_losses(
-    model: RandomModel, split: Split, *, draws: int, floor: float, seed: int = 0, whole: bool = False
+    model: RandomModel,
+    split: Split,
+    *,
+    draws: int,
+    floor: float,
+    seed: int = 0,
+    whole: bool = False,
 ) -> Drawn:
     """Estimate the mean error and the mean bounded cross entropy over the data and over the weights.
 
-    At least ``draws`` independent numbers are averaged. Where every sample can have its own draw of the weights the
-    data are passed as often as that takes; the numbers are then independent, not alike, which Hoeffding's inequality
-    (1963) allows. Otherwise, and if ``whole``, each draw of a whole model judges an equally large group of random
-    samples.
+    At least ``draws`` independent numbers are averaged. Where every sample can have its own draw of
+    the weights the data are passed as often as that takes; the numbers are then independent, not
+    alike, which Hoeffding's inequality (1963) allows. Otherwise, and if ``whole``, each draw of a
+    whole model judges an equally large group of random samples.
     """
     integer("draws", draws)
     first = split.take(torch.arange(min(TRIED, len(split))))
     fast = None if whole or len(split) < 3 else batched(model, first.inputs)
     with torch.no_grad():
-        pairs = _whole(model, split, draws, generator(seed)) if fast is None else _own(fast, split, draws, seed)
+        pairs = (
+            _whole(model, split, draws, generator(seed))
+            if fast is None
+            else _own(fast, split, draws, seed)
+        )
         errors, losses, count = 0.0, 0.0, 0
         for outputs, targets in pairs:
             wrong, loss = _judged(outputs, targets.to(outputs.device, torch.long), floor)
-            errors, losses = errors + float(wrong.double().sum()), losses + float(loss.double().sum())
+            errors, losses = (
+                errors + float(wrong.double().sum()),
+                losses + float(loss.double().sum()),
+            )
             count += len(targets)
     group = count // draws if fast is None else 1
     return Drawn(errors / count, losses / count, count // group, fast is not None)
@@ -260,10 +296,12 @@ def _own(model: Batched, split: Split, draws: int, seed: int) -> Iterator[tuple[
             yield model(batch.inputs, source), batch.target
 
 
-def _whole(model: RandomModel, split: Split, draws: int, source: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def _whole(
+    model: RandomModel, split: Split, draws: int, source: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Draws of whole models, some at once, each on as many samples, drawn with replacement, as all others."""
     group, left = -(-len(split) // draws), draws
-    size = max(1, EVALUATED_TOGETHER // max(model.centre.numel(), 1))
+    size = max(1, EVALUATED_TOGETHER // max(model.center.numel(), 1))
     while left:
         models = min(size, left, 256)
         left -= models
@@ -275,7 +313,9 @@ def _whole(model: RandomModel, split: Split, draws: int, source: torch.Generator
 
 def _answers(model: RandomModel, weights: dict[str, Tensor], inputs: Inputs, models: int) -> Tensor:
     """Outputs (models, group, …)."""
-    return all_at_once(model.answer, weights, _map(inputs, lambda value: value.unflatten(0, (models, -1))))
+    return all_at_once(
+        model.answer, weights, _map(inputs, lambda value: value.unflatten(0, (models, -1)))
+    )
 
 
 def _map(inputs: Inputs, function: Callable[[Tensor], Tensor]) -> Inputs:

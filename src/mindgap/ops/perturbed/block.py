@@ -1,11 +1,10 @@
 """The flat buffers of PerturbedOPT: all weights of one kind and device as one long vector.
 
-The passes of PerturbedOPT compiled by numba, where it is installed: one loop for what takes torch a dozen.
+The passes of PerturbedOPT compiled by numba, where it is installed: one loop for what takes torch a
+dozen.
 
 The functions below are plain Python, to be read and tested as such; ``kernels`` compiles them.
 """
-
-from __future__ import annotations
 
 import functools
 import importlib
@@ -79,13 +78,16 @@ def _kernels() -> Kernels | None:
         return None
     compiled = functools.partial(numba.njit, error_model="numpy", nogil=True)
     return Kernels(
-        compiled(squared_distance, fastmath={"contract", "reassoc"}), compiled(perturbed, fastmath={"contract"})
+        compiled(squared_distance, fastmath={"contract", "reassoc"}),
+        compiled(perturbed, fastmath={"contract"}),
     )
 
 
 BUFFERS = ("curvature", "gradient", "before", "moved")
 Pieces = Mapping[int, Mapping[str, Tensor]]
-_inside = torch.ops.aten.hardtanh_backward.grad_input  # its first argument where low < second < high, else 0: one pass
+_inside = (
+    torch.ops.aten.hardtanh_backward.grad_input
+)  # its first argument where low < second < high, else 0: one pass
 
 
 class Numbers(NamedTuple):
@@ -102,16 +104,24 @@ class Numbers(NamedTuple):
 
 
 class PerturbedBlock:
-    """Some weights, and what Algorithm 1 knows about them, in buffers of one element a weight.
+    """Some weights, and what Algorithm 1 knows about them, in buffers of one element per weight.
 
-    ``curvature`` is h, ``gradient`` is g, ``kept`` are the weights of now, ``before`` those one step ago and, once the
-    perturbation is drawn, those of now. ``moved`` are the perturbed weights. The weights stay the user's own tensors:
-    for a perturbed pass their data point into ``moved``, and then again to where they were, so nothing is copied back.
-    A step costs 14 passes over long vectors and not as many calls a tensor. ``fresh`` are the members that have not
-    met a gradient yet; they are not perturbed.
+    ``curvature`` is h, ``gradient`` is g, ``kept`` are the weights of now, ``before`` those one
+    step ago and, once the perturbation is drawn, those of now. ``moved`` are the perturbed weights.
+    The weights stay the user's own tensors: for a perturbed pass their data point into ``moved``,
+    and then again to where they were, so nothing is copied back. A step costs 14 passes over long
+    vectors and not as many calls a tensor. ``fresh`` are the members that have not met a gradient
+    yet; they are not perturbed.
     """
 
-    def __init__(self, members: Sequence[int], weights: Sequence[Tensor], pieces: Pieces, seed: int, pool: int) -> None:
+    def __init__(
+        self,
+        members: Sequence[int],
+        weights: Sequence[Tensor],
+        pieces: Pieces,
+        seed: int,
+        pool: int,
+    ) -> None:
         self.members, self.weights = list(members), list(weights)
         self.sizes = [weight.numel() for weight in weights]
         kind = torch.promote_types(weights[0].dtype, torch.float32)
@@ -120,11 +130,15 @@ class PerturbedBlock:
         )
         self.kept_views, self.before_views = self._views(self.kept), self._views(self.before)
         self.gradient_views, self.moved_views = self._views(self.gradient), self._views(self.moved)
-        self.homes: list[tuple[Tensor, Tensor]] = []  # weights that point into ``moved``, and their own data
+        self.homes: list[
+            tuple[Tensor, Tensor]
+        ] = []  # weights that point into ``moved``, and their own data
         self.noise = UniformNoise(sum(self.sizes), seed, pool=pool, like=self.kept)
         self.fresh = {member for member in self.members if member not in pieces}
         for name in BUFFERS:
-            for member, part in zip(self.members, getattr(self, name).split(self.sizes), strict=True):
+            for member, part in zip(
+                self.members, getattr(self, name).split(self.sizes), strict=True
+            ):
                 if name in pieces.get(member, {}):
                     part.copy_(pieces[member][name])
 
@@ -153,7 +167,12 @@ class PerturbedBlock:
         most = torch.finfo(self.kept.dtype).max
         if weight <= math.sqrt(most):
             return weight
-        change = torch.addcmul(self.curvature, self.gradient, self.gradient, value=-1).abs_().nan_to_num_(0, 0).max()
+        change = (
+            torch.addcmul(self.curvature, self.gradient, self.gradient, value=-1)
+            .abs_()
+            .nan_to_num_(0, 0)
+            .max()
+        )
         return min(weight, most / max(1.0, float(change)))
 
     def _stay(self, views: list[Tensor]) -> None:
@@ -178,7 +197,9 @@ class PerturbedBlock:
             if weight.dtype is moved.dtype and weight.is_contiguous():
                 self.homes.append((weight, weight.data))
                 weight.data = moved
-                increment_version(weight)  # so that a backward pass on the wrong side of the change is refused
+                increment_version(
+                    weight
+                )  # so that a backward pass on the wrong side of the change is refused
             else:
                 weight.copy_(moved)
 
@@ -194,16 +215,24 @@ class PerturbedBlock:
     def take_gradients(self) -> None:
         """Copy the gradients; a missing one is zero, a sparse one is filled up."""
         given = [weight.grad for weight in self.weights if weight.grad is not None]
-        if len(given) == len(self.weights) and all(gradient.layout is torch.strided for gradient in given):
+        if len(given) == len(self.weights) and all(
+            gradient.layout is torch.strided for gradient in given
+        ):
             torch._foreach_copy_(self.gradient_views, given)
         else:
             for view, weight in zip(self.gradient_views, self.weights, strict=True):
-                view.copy_(torch.zeros_like(view) if weight.grad is None else weight.grad.to_dense())
+                view.copy_(
+                    torch.zeros_like(view) if weight.grad is None else weight.grad.to_dense()
+                )
         self.fresh.clear()
 
     def state(self, names: Sequence[str]) -> dict[str, object]:
         """The buffers themselves, not copies, with the members they belong to."""
-        return {"members": self.members, "fresh": sorted(self.fresh), **{name: getattr(self, name) for name in names}}
+        return {
+            "members": self.members,
+            "fresh": sorted(self.fresh),
+            **{name: getattr(self, name) for name in names},
+        }
 
     def _squared_move(self) -> float:
         move = torch.sub(self.kept, self.before, out=self.moved)
@@ -214,7 +243,9 @@ class PerturbedBlock:
         floor = self.before.new_tensor(numbers.floor)
         reach = torch.add(floor, self.before.abs_(), alpha=numbers.slope, out=self.before)
         _inside(reach, self.gradient, -numbers.limit, numbers.limit, grad_input=reach)
-        spread = torch.addcmul(self.curvature, self.gradient, self.gradient, value=-1, out=self.moved)
+        spread = torch.addcmul(
+            self.curvature, self.gradient, self.gradient, value=-1, out=self.moved
+        )
         self.curvature.add_(spread, alpha=-numbers.forget)
         torch.addcmul(self.curvature, spread.abs_(), reach, value=weight, out=spread)
         torch.minimum(spread.rsqrt_(), reach, out=spread)
@@ -227,7 +258,10 @@ class CompiledBlock(PerturbedBlock):
     def __init__(self, kernels: Kernels, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.kernels = kernels
-        self.arrays = [flat.numpy() for flat in (self.kept, self.before, self.curvature, self.gradient, self.moved)]
+        self.arrays = [
+            flat.numpy()
+            for flat in (self.kept, self.before, self.curvature, self.gradient, self.moved)
+        ]
 
     def age(self) -> None:
         """Call the weights of now old."""
@@ -242,7 +276,9 @@ class CompiledBlock(PerturbedBlock):
         self.kernels.perturbed(*self.arrays, noise.numpy(), *map(kind, numbers), kind(weight))
 
 
-def block_of(members: Sequence[int], weights: Sequence[Tensor], pieces: Pieces, seed: int, pool: int) -> PerturbedBlock:
+def block_of(
+    members: Sequence[int], weights: Sequence[Tensor], pieces: Pieces, seed: int, pool: int
+) -> PerturbedBlock:
     """The buffers for these weights, compiled where that is faster."""
     found = kernels_for(weights[0].device, sum(weight.numel() for weight in weights))
     whole = (members, weights, pieces, seed, pool)

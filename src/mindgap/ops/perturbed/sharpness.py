@@ -1,6 +1,4 @@
-"""The gradient of sharpness-aware minimisation: go uphill first, then leave the gradient from there in ``.grad``."""
-
-from __future__ import annotations
+"""The gradient of sharpness-aware minimization: go uphill first, then leave the gradient from there in ``.grad``."""
 
 import contextlib
 import math
@@ -17,9 +15,10 @@ def sharpness_gradient(
 ) -> Tensor:
     """Leave the gradient at ``weights + climb(weights, gradients)``; return the loss at the weights themselves.
 
-    ``closure`` clears gradients and runs forward and backward; it runs twice, with the same random numbers (so the
-    same dropout masks), which end where one pass leaves them. Batch normalisation and all other buffers move on the
-    first pass only. Weights come back bit for bit, also after an exception.
+    ``closure`` clears gradients and runs forward and backward; it runs twice, with the same random
+    numbers (so the same dropout masks), which end where one pass leaves them. Batch normalization
+    and all other buffers move on the first pass only. Weights come back bit for bit, also after an
+    exception.
     """
     numbers = _random_state()
     loss = closure()
@@ -37,7 +36,10 @@ def steepest(radius: float) -> Climb:
 
     def climb(_: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
         length = _length(gradients)
-        return [gradient * (radius / length) if length else torch.zeros_like(gradient) for gradient in gradients]
+        return [
+            gradient * (radius / length) if length else torch.zeros_like(gradient)
+            for gradient in gradients
+        ]
 
     return climb
 
@@ -50,7 +52,10 @@ def adaptive(radius: float, floor: float) -> Climb:
         scaled = [size * gradient for size, gradient in zip(sizes, gradients, strict=True)]
         length = _length(scaled)
         pairs = zip(sizes, scaled, strict=True)
-        return [size * part * (radius / length) if length else torch.zeros_like(part) for size, part in pairs]
+        return [
+            size * part * (radius / length) if length else torch.zeros_like(part)
+            for size, part in pairs
+        ]
 
     return climb
 
@@ -93,7 +98,10 @@ def _unmoved(buffers: Sequence[Tensor]) -> Iterator[None]:
 
 
 def _random_state() -> tuple[Tensor, list[Tensor]]:
-    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return (
+        torch.get_rng_state(),
+        torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+    )
 
 
 def _set_random_state(state: tuple[Tensor, list[Tensor]]) -> None:

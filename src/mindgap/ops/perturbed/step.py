@@ -1,7 +1,5 @@
 """PerturbedOPT, Algorithm 1 of Wang, Keskar, Xiong and Socher: leave the gradient at perturbed weights in ``.grad``."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math
@@ -11,9 +9,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import integer
-from mindgap.core.errors import InputError
-from mindgap.core.spec import check, option
+from mindgap.core import InputError, integer, option
+from mindgap.core.spec import check
 from mindgap.ops.perturbed.block import BUFFERS, Numbers, PerturbedBlock, block_of
 from mindgap.ops.perturbed.noise import POOL, mixed
 
@@ -28,12 +25,18 @@ class Perturbation:
     0.999
     """
 
-    eta: float = option(0.01, help="η of the PAC-Bayes bound: a larger one perturbs curved directions less", above=0)
+    eta: float = option(
+        0.01, help="η of the PAC-Bayes bound: a larger one perturbs curved directions less", above=0
+    )
     gamma: float = option(0.1, help="largest perturbation, as a part of the weight's size", low=0)
     beta1: float = option(0.999, help="how much of the curvature a step keeps", low=0, below=1)
-    beta2: float = option(0.1, help="weights with a larger gradient are not perturbed; 0 is off", low=0)
+    beta2: float = option(
+        0.1, help="weights with a larger gradient are not perturbed; 0 is off", low=0
+    )
     epsilon: float = option(1e-5, help="largest perturbation of a weight that is zero", low=0)
-    pool: int = option(POOL, help="places where a step may begin to read pre-drawn noise; 0 draws afresh", low=0)
+    pool: int = option(
+        POOL, help="places where a step may begin to read pre-drawn noise; 0 draws afresh", low=0
+    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -42,14 +45,16 @@ class Perturbation:
 class PerturbedStep:
     """What Algorithm 1 remembers between steps, and the perturbation of one step.
 
-    ``perturbed`` moves the weights in place, lets the caller run forward and backward (as often as needed: until
-    ``observe`` the perturbation stays the same) and puts them back bit for bit, also after an exception. ``observe``
-    then reads ``.grad`` and ends the step. The caller's optimizer steps from the weights themselves.
+    ``perturbed`` moves the weights in place, lets the caller run forward and backward (as often as
+    needed: until ``observe`` the perturbation stays the same) and puts them back bit for bit, also
+    after an exception. ``observe`` then reads ``.grad`` and ends the step. The caller's optimizer
+    steps from the weights themselves.
 
-    Where the paper leaves a choice: at the first step nothing is perturbed. Where the weights did not move, ρ is
-    infinite for a weight whose curvature changed (it is not perturbed) and zero for one whose curvature did not. Where
-    h and ρ are zero, σ = κ. Frozen weights are left out altogether; one that is thawed starts like a first step. The
-    derivative by a weight that the loss does not use is zero, and a sparse gradient is zero where it has no entry.
+    Where the paper leaves a choice: at the first step nothing is perturbed. Where the weights did
+    not move, ρ is infinite for a weight whose curvature changed (it is not perturbed) and zero for
+    one whose curvature did not. Where h and ρ are zero, σ = κ. Frozen weights are left out
+    altogether; one that is thawed starts like a first step. The derivative by a weight that the
+    loss does not use is zero, and a sparse gradient is zero where it has no entry.
 
     >>> weight = torch.ones(3, requires_grad=True)
     >>> core = PerturbedStep(Perturbation(), seed=0)
@@ -88,7 +93,10 @@ class PerturbedStep:
     def perturb(self, weights: Sequence[Tensor], epoch: int) -> None:
         """Move the weights; for a loop that cannot use ``perturbed``, and that calls ``restore`` come what may."""
         if self.moved:
-            raise InputError("The weights must be at rest to be perturbed, got moved ones. Do not nest perturbed().")
+            raise InputError(
+                "The weights must be at rest to be perturbed, got moved ones. Do not nest "
+                "perturbed()."
+            )
         self._prepare(weights, integer("epoch", epoch, 1))
         try:
             self._push()
@@ -147,7 +155,9 @@ class PerturbedStep:
         given, logarithm = self.settings, math.log1p(epoch)
         scale = 1 / (logarithm * math.sqrt(given.eta))
         slope, floor = given.gamma / (logarithm * scale), given.epsilon / scale
-        return Numbers(slope=slope, floor=floor, limit=given.beta2, forget=1 - given.beta1, scale=scale)
+        return Numbers(
+            slope=slope, floor=floor, limit=given.beta2, forget=1 - given.beta1, scale=scale
+        )
 
     def lay_out(self, weights: Sequence[Tensor]) -> None:
         """Make buffers for the weights that are trained; what is known about them is carried over."""
@@ -156,13 +166,25 @@ class PerturbedStep:
         if signature == self.signature and self.loaded is None:
             return
         state = self.state() if self.loaded is None else self.loaded
-        pieces, groups = _pieces(state, weights), dict[tuple[torch.dtype, torch.device], list[int]]()
+        pieces, groups = (
+            _pieces(state, weights),
+            dict[tuple[torch.dtype, torch.device], list[int]](),
+        )
         for number, weight in active:
             if not weight.dtype.is_floating_point:
-                raise InputError(f"Perturbed weights must be real numbers, got {weight.dtype}. Leave complex ones out.")
+                raise InputError(
+                    f"Perturbed weights must be real numbers, got {weight.dtype}. Leave complex "
+                    "ones out."
+                )
             groups.setdefault((weight.dtype, weight.device), []).append(number)
         self.blocks = [
-            block_of(members, [weights[i] for i in members], pieces, mixed(self.seed, i), self.settings.pool)
+            block_of(
+                members,
+                [weights[i] for i in members],
+                pieces,
+                mixed(self.seed, i),
+                self.settings.pool,
+            )
             for i, members in enumerate(groups.values())
         ]
         self.signature, self.loaded = signature, None
@@ -192,12 +214,16 @@ def _pieces(state: dict[str, Any], weights: Sequence[Tensor]) -> dict[int, dict[
     """The parts of the saved buffers by number of the weight tensor."""
     pieces: dict[int, dict[str, Tensor]] = {}
     for block in state["blocks"]:
-        sizes = [weights[number].numel() if number < len(weights) else 0 for number in block["members"]]
+        sizes = [
+            weights[number].numel() if number < len(weights) else 0 for number in block["members"]
+        ]
         for name in BUFFERS:
             if name in block and len(block[name]) != sum(sizes):
                 raise InputError(
-                    f"The state must hold {sum(sizes)} numbers for the weights {block['members']}, got "
-                    f"{len(block[name])}. Load the state of the same model and the same parameter groups."
+                    f"The state must hold {sum(sizes)} numbers for the weights "
+                    f"{block['members']}, got "
+                    f"{len(block[name])}. Load the state of the same model and the same parameter "
+                    "groups."
                 )
             if name in block:
                 for number, part in zip(block["members"], block[name].split(sizes), strict=True):

@@ -1,15 +1,14 @@
 r"""How far a model can be from a function of one input, given the function's slope at the samples.
 
-A sample X with cell [X - a, X + b] answers for all x in it. If the model is K-Lipschitz, the function has the slope
-f'(X) at X and a second derivative of at most C, and the model misses the sample by e, then
+A sample X with cell [X - a, X + b] answers for all x in it. If the model is K-Lipschitz, the
+function has the slope f'(X) at X and a second derivative of at most C, and the model misses the
+sample by e, then
 
 .. math:: |f(x) - f_\theta(x)| \le e + (|f'(X)| + K)\, r + \tfrac{C}{2} r^2, \qquad r = |x - X|,
 
-and the square integrates over the cell to a polynomial in a and b. With e = C = 0 this is the paper's bound, whose cell
-integral is :math:`(a^3 + b^3)/3`.
+and the square integrates over the cell to a polynomial in a and b. With e = C = 0 this is the
+paper's bound, whose cell integral is :math:`(a^3 + b^3)/3`.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +48,15 @@ def voronoi_cells(points: Any, low: float, high: float) -> Cells:
     [0.1, 0.4, 0.5]
     """
     values = torch.as_tensor(points, dtype=torch.float64).flatten()
-    if not low < high or not len(values) or bool((values < low).any()) or bool((values > high).any()):
+    if (
+        not low < high
+        or not len(values)
+        or bool((values < low).any())
+        or bool((values > high).any())
+    ):
         raise InputError(
-            f"points must lie in [low, high] with low below high, got {len(values)} points and [{low}, {high}]. "
+            f"points must lie in [low, high] with low below high, got {len(values)} points and "
+            f"[{low}, {high}]. "
             "Widen the interval."
         )
     distinct, place, copies = values.unique(return_inverse=True, return_counts=True)
@@ -75,10 +80,11 @@ def derivative_bound(
 ) -> Tensor:
     r"""Each sample's share of the bound on :math:`\int (f - f_\theta)^2 dx`; the sum is the bound.
 
-    ``slopes`` are f' at the samples and ``lipschitz`` bounds the model's slope. With the model's ``residuals`` at the
-    samples and a bound on the ``curvature`` |f''| the inequality holds as it stands; without them it holds for a model
-    that meets every sample, up to terms of fourth order in the cells. Cells are Voronoi cells unless given.
-    ``as_published`` takes the paper's :math:`|S|^3/3` for the integral :math:`(a^3+b^3)/3`, which is never smaller.
+    ``slopes`` are f' at the samples and ``lipschitz`` bounds the model's slope. With the model's
+    ``residuals`` at the samples and a bound on the ``curvature`` |f''| the inequality holds as it
+    stands; without them it holds for a model that meets every sample, up to terms of fourth order
+    in the cells. Cells are Voronoi cells unless given. ``as_published`` takes the paper's
+    :math:`|S|^3/3` for the integral :math:`(a^3+b^3)/3`, which is never smaller.
 
     >>> float(derivative_bound([0.0], [1.0], 1.0, low=-1.0, high=1.0).sum())
     2.6666666666666665
@@ -88,7 +94,8 @@ def derivative_bound(
     missed = torch.as_tensor(residuals, dtype=torch.float64).abs().expand(len(values))
     if len(slope) != len(values) or not lipschitz >= 0 or not curvature >= 0:
         raise InputError(
-            f"Every point must have a slope, and lipschitz and curvature must be at least 0, got {len(values)} points, "
+            "Every point must have a slope, and lipschitz and curvature must be at least 0, got "
+            f"{len(values)} points, "
             f"{len(slope)} slopes, {lipschitz} and {curvature}. Correct them."
         )
     found = cells or voronoi_cells(values, low, high)

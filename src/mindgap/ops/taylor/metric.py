@@ -3,12 +3,11 @@ r"""The Taylor metric Df: how much a function changes around a point, from its d
 .. math:: Df_\epsilon^n(x) = \sum_{r=1}^{n} \epsilon^r T_r(x), \qquad
           T_r(x) = \sum_{|k| = r} \frac{\| \partial^k f(x) \|^2}{k!}
 
-over multi-indices k and summed over outputs. For n = 2 it is :math:`\epsilon \|\nabla f\|^2 + \frac{\epsilon^2}{2}
-\|H\|_F^2`: the variance that the second Taylor polynomial has under noise of variance ε. The variance of f itself has a
-further term of that order, :math:`\epsilon^2 \nabla f \cdot \nabla \Delta f`, from the third derivatives.
+over multi-indices k and summed over outputs. For n = 2 it is :math:`\epsilon \|\nabla f\|^2 +
+\frac{\epsilon^2}{2} \|H\|_F^2`: the variance that the second Taylor polynomial has under noise of
+variance ε. The variance of f itself has a further term of that order, :math:`\epsilon^2 \nabla f
+\cdot \nabla \Delta f`, from the third derivatives.
 """
-
-from __future__ import annotations
 
 import functools
 import warnings
@@ -19,13 +18,14 @@ import torch
 from torch import Tensor
 from torch.func import jvp
 
-from mindgap.core.checks import choice, integer
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, choice, integer
 from mindgap.ops.taylor.stencil import MultiIndex, Stencil, factorial, multi_indices, places
 
 Function = Callable[[Tensor], Tensor]
 Method = Literal["forward", "differences"]
-BATCH = 2**15  # rows that are differentiated at once: fewer and the overhead of a pass counts (benchmarks/taylor.py)
+BATCH = (
+    2**15
+)  # rows that are differentiated at once: fewer and the overhead of a pass counts (benchmarks/taylor.py)
 
 
 def taylor_metric(
@@ -40,9 +40,10 @@ def taylor_metric(
 ) -> Tensor:
     r"""Df at every point; one row for each ``epsilon`` if there are several.
 
-    ``function`` takes n rows and returns n values or n rows, each from its own row alone. ``method`` is ``"forward"``
-    (forward-mode differentiation, exact) or ``"differences"`` (central differences of width ``step``, for functions
-    that torch cannot see through). ``batch_size`` rows are held at once.
+    ``function`` takes n rows and returns n values or n rows, each from its own row alone.
+    ``method`` is ``"forward"`` (forward-mode differentiation, exact) or ``"differences"`` (central
+    differences of width ``step``, for functions that torch cannot see through). ``batch_size`` rows
+    are held at once.
 
     >>> x = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
     >>> taylor_metric(lambda z: z[:, 0] * z[:, 1] ** 2, x, epsilon=0.5, order=2).tolist()
@@ -50,7 +51,9 @@ def taylor_metric(
     """
     several = [epsilon] if isinstance(epsilon, int | float) else list(epsilon)
     if not several or any(not value > 0 for value in several):
-        raise InputError(f"epsilon must be above 0, got {epsilon!r}. It is the variance of the noise, e.g. 1e-3.")
+        raise InputError(
+            f"epsilon must be above 0, got {epsilon!r}. It is the variance of the noise, e.g. 1e-3."
+        )
     terms = taylor_terms(function, points, order, method=method, step=step, batch_size=batch_size)
     powers = torch.tensor(several, dtype=torch.float64)[:, None] ** torch.arange(1, order + 1)
     found = powers @ terms.T
@@ -73,18 +76,29 @@ def taylor_terms(
     checked = _checked(points)
     if method == "differences":
         stencil = Stencil(checked.shape[1], order, step or default_step(checked, order))
-        return torch.cat([stencil.terms(_called(function, stencil, block)) for block in checked.split(batch_size)])
+        return torch.cat(
+            [
+                stencil.terms(_called(function, stencil, block))
+                for block in checked.split(batch_size)
+            ]
+        )
     if step is not None:
-        raise InputError(f"step must be left out where torch differentiates, got {step}. Or pass method='differences'.")
+        raise InputError(
+            f"step must be left out where torch differentiates, got {step}. Or pass "
+            "method='differences'."
+        )
     _check_rows(function, checked)
-    return torch.cat([_forward_terms(function, block, order) for block in checked.split(batch_size)])
+    return torch.cat(
+        [_forward_terms(function, block, order) for block in checked.split(batch_size)]
+    )
 
 
 def partial_derivatives(function: Function, points: Tensor, order: int) -> dict[MultiIndex, Tensor]:
     """All partial derivatives up to ``order``, by nested forward-mode differentiation, for all points at once.
 
-    One nested pass along the axes of a derivative of the highest order also gives every lower one on its way, so the
-    passes are as many as derivatives of the highest order, each 2^order times the cost of the function.
+    One nested pass along the axes of a derivative of the highest order also gives every lower one
+    on its way, so the passes are as many as derivatives of the highest order, each 2^order times
+    the cost of the function.
 
     >>> found = partial_derivatives(lambda z: z[:, :1] ** 3, torch.tensor([[2.0]]), 2)
     >>> {index: float(value) for index, value in found.items()}
@@ -94,11 +108,15 @@ def partial_derivatives(function: Function, points: Tensor, order: int) -> dict[
     found: dict[MultiIndex, Tensor] = {}
     for top in multi_indices(dimension, integer("order", order, 1)):
         axes = places(top)
-        if order > 1 and not any(_index(axes, chosen, dimension) not in found for chosen in _subsets(order)):
+        if order > 1 and not any(
+            _index(axes, chosen, dimension) not in found for chosen in _subsets(order)
+        ):
             continue
         values = _nested(function, points, [torch.eye(dimension).to(points)[axis] for axis in axes])
         for chosen, value in zip(_subsets(order), values[1:], strict=True):
-            found.setdefault(_index(axes, chosen, dimension), value.detach().reshape(len(points), -1))
+            found.setdefault(
+                _index(axes, chosen, dimension), value.detach().reshape(len(points), -1)
+            )
     return found
 
 
@@ -169,17 +187,24 @@ def _called(function: Function, stencil: Stencil, points: Tensor) -> Tensor:
         values = torch.as_tensor(function(around.flatten(0, 1)))
     if len(values) != around.shape[0] * around.shape[1]:
         raise InputError(
-            f"The function must give a value for each of {around.shape[0] * around.shape[1]} rows, got "
+            f"The function must give a value for each of {around.shape[0] * around.shape[1]} "
+            "rows, got "
             f"{tuple(values.shape)}. Return one row for each row."
         )
     return values.reshape(*around.shape[:2], -1)
 
 
 def _checked(points: Tensor) -> Tensor:
-    if not isinstance(points, Tensor) or points.ndim != 2 or not points.is_floating_point() or not points.numel():
+    if (
+        not isinstance(points, Tensor)
+        or points.ndim != 2
+        or not points.is_floating_point()
+        or not points.numel()
+    ):
         shape = tuple(points.shape) if isinstance(points, Tensor) else type(points).__name__
         raise InputError(
-            f"points must be a tensor of n rows of real numbers, got {shape}. Pass x[:, None] for one input."
+            f"points must be a tensor of n rows of real numbers, got {shape}. Pass x[:, None] for "
+            "one input."
         )
     return points.detach()
 
@@ -191,11 +216,13 @@ def _check_rows(function: Function, points: Tensor) -> None:
         together, alone = torch.as_tensor(function(few)), torch.as_tensor(function(few[:1]))
     if together.ndim == 0 or len(together) != len(few):
         raise InputError(
-            f"The function must give a value for each row, got the shape {tuple(together.shape)} for {len(few)} rows. "
+            f"The function must give a value for each row, got the shape {tuple(together.shape)} "
+            f"for {len(few)} rows. "
             "Return one row for each row."
         )
     if not torch.allclose(together[:1], alone, rtol=1e-4, atol=1e-6, equal_nan=True):
         raise InputError(
-            "The function must treat every row by itself, got another value for a row beside others than alone. "
-            "Put batch normalisation and dropout into evaluation mode."
+            "The function must treat every row by itself, got another value for a row beside "
+            "others than alone. "
+            "Put batch normalization and dropout into evaluation mode."
         )

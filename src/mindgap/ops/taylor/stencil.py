@@ -3,8 +3,6 @@
 Multi-indices: which partial derivatives there are, and what each counts in a Taylor expansion.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -12,8 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import integer, number
-from mindgap.core.errors import InputError
+from mindgap.core import InputError, integer, number
 
 MultiIndex = tuple[int, ...]
 MOST = 20_000  # partial derivatives that are worth computing one by one
@@ -28,7 +25,8 @@ def multi_indices(dimension: int, order: int) -> list[MultiIndex]:
     count = math.comb(dimension + order - 1, order)
     if count > MOST:
         raise InputError(
-            f"Derivatives of order {order} in {dimension} inputs must be at most {MOST} in number, got {count}. "
+            f"Derivatives of order {order} in {dimension} inputs must be at most {MOST} in "
+            f"number, got {count}. "
             "Lower the order, or measure the variance around each point instead (sampled_variance)."
         )
     chosen = itertools.combinations_with_replacement(range(dimension), order)
@@ -59,14 +57,18 @@ Rule = dict[int, float]
 def central_rule(order: int) -> Rule:
     """Weights of f(x + j·step) for the derivative of this order, exact for polynomials up to ``order + 1``.
 
-    Even orders are the central difference; odd ones the mean of the two that lie half a step to each side.
+    Even orders are the central difference; odd ones the mean of the two that lie half a step to
+    each side.
 
     >>> central_rule(1), central_rule(2)
     ({-1: -0.5, 1: 0.5}, {-1: 1.0, 0: -2.0, 1: 1.0})
     """
     if order % 2 == 0:
         half = order // 2
-        return {place - half: float((-1) ** (order - place) * math.comb(order, place)) for place in range(order + 1)}
+        return {
+            place - half: float((-1) ** (order - place) * math.comb(order, place))
+            for place in range(order + 1)
+        }
     below = central_rule(order - 1)
     rule: Rule = {}
     for place, weight in below.items():
@@ -86,8 +88,12 @@ class Stencil:
         integer("dimension", dimension, 1)
         self.order, self.step = integer("order", order, 1), number("step", step, 0)
         if not self.step > 0:
-            raise InputError(f"step must be above 0, got {step}. It is the width of a difference, e.g. 1e-3.")
-        self.indices = [index for rank in range(1, order + 1) for index in multi_indices(dimension, rank)]
+            raise InputError(
+                f"step must be above 0, got {step}. It is the width of a difference, e.g. 1e-3."
+            )
+        self.indices = [
+            index for rank in range(1, order + 1) for index in multi_indices(dimension, rank)
+        ]
         rules = [_product(index) for index in self.indices]
         cells = sorted(set(itertools.chain.from_iterable(rules)))
         place = {cell: number for number, cell in enumerate(cells)}
@@ -107,10 +113,12 @@ class Stencil:
     def derivatives(self, values: Tensor) -> dict[MultiIndex, Tensor]:
         """All partial derivatives from values of shape points × offsets × outputs."""
         found = torch.einsum("rq,nqo->rno", self.weights, values.detach().double().cpu())
-        return {index: found[row] / self.step ** sum(index) for row, index in enumerate(self.indices)}
+        return {
+            index: found[row] / self.step ** sum(index) for row, index in enumerate(self.indices)
+        }
 
     def terms(self, values: Tensor) -> Tensor:
-        """The terms of Df, one column an order."""
+        """The terms of Df, one column per order."""
         terms = torch.zeros(len(values), self.order, dtype=torch.float64)
         for index, value in self.derivatives(values).items():
             terms[:, sum(index) - 1] += value.square().sum(1) / factorial(index)
@@ -119,7 +127,7 @@ class Stencil:
 
 @functools.lru_cache(maxsize=4096)
 def _product(index: MultiIndex) -> dict[MultiIndex, float]:
-    """The rule of a mixed derivative: the product of one rule an input."""
+    """The rule of a mixed derivative: the product of one rule per input."""
     rules = [central_rule(entry).items() for entry in index]
     return {
         tuple(place for place, _ in chosen): math.prod(weight for _, weight in chosen)

@@ -1,16 +1,14 @@
-"""Local variance for many numbers of neighbours from one search.
+"""Local variance for many numbers of neighbors from one search.
 
 The local variance of labels at places that are no samples, e.g. on a grid over a plane.
 """
-
-from __future__ import annotations
 
 import dataclasses
 
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 from mindgap.ops.neighbors.points import as_points, rows_of
 from mindgap.ops.neighbors.scores import kept_of_pairs
 from mindgap.ops.neighbors.search import MEMORY, Search, check_k
@@ -21,9 +19,12 @@ from mindgap.ops.variance.moments import Classes, Values
 class VarianceByK:
     """The variance of :func:`mindgap.ops.variance.local.local_variance` for every k up to ``largest``.
 
-    The neighbours are searched once; those of a smaller k are the nearest of them, ties treated alike.
+    The neighbors are searched once; those of a smaller k are the nearest of them, ties treated
+    alike.
 
-    >>> by_k = VarianceByK(torch.tensor([[0.0], [1.0], [2.0], [9.0]]), torch.tensor([0, 0, 1, 1]), largest=3)
+    >>> by_k = VarianceByK(
+    ...     torch.tensor([[0.0], [1.0], [2.0], [9.0]]), torch.tensor([0, 0, 1, 1]), largest=3
+    ... )
     >>> by_k(2).tolist()
     [0.0, 0.5, 1.0, 0.0]
     """
@@ -42,7 +43,9 @@ class VarianceByK:
         self.largest = largest
         self.points = as_points(features, labels, metric="euclidean", standardize=standardize)
         classes = is_classes(labels, task)
-        self.labels = Classes(self.points, labels.reshape(-1)) if classes else Values(self.points, labels)
+        self.labels = (
+            Classes(self.points, labels.reshape(-1)) if classes else Values(self.points, labels)
+        )
         self.blocks = list(Search(self.points, largest, "auto").blocks(progress=progress))
         self._known: dict[int, Tensor] = {}
 
@@ -56,7 +59,9 @@ class VarianceByK:
     def _variance(self, k: int) -> Tensor:
         variance = torch.empty(len(self.points), dtype=torch.float64)
         for near in self.blocks:
-            fewer = kept_of_pairs(self.points, near.rows, rows_of(near.start), near.index, near.square, k)
+            fewer = kept_of_pairs(
+                self.points, near.rows, rows_of(near.start), near.index, near.square, k
+            )
             variance[near.rows] = self.labels.moments(fewer).expected_variance(k)
         return variance[self.points.table.owner]
 
@@ -78,7 +83,7 @@ class Grid:
         return torch.stack([x.flatten(), y.flatten()], dim=1)
 
     def rows(self, values: Tensor) -> Tensor:
-        """One value a crossing as a table of rows (y) and columns (x)."""
+        """One value per crossing as a table of rows (y) and columns (x)."""
         return values.reshape(len(self.y), len(self.x))
 
 
@@ -89,23 +94,34 @@ def grid_over(points: Tensor, cells: int) -> Grid:
     tensor([-0.0600,  0.5000,  1.0600], dtype=torch.float64)
     """
     if points.ndim != 2 or points.shape[1] != 2:
-        raise InputError(f"A grid must lie over points of the plane, got shape {tuple(points.shape)}. Pass (n, 2).")
+        raise InputError(
+            f"A grid must lie over points of the plane, got shape {tuple(points.shape)}. Pass (n, "
+            "2)."
+        )
     low, high = points.double().amin(0), points.double().amax(0)
     room = torch.where(high > low, MARGIN * (high - low), torch.ones_like(low))
     low, high = low - room, high + room
-    x, y = (torch.linspace(float(low[k]), float(high[k]), cells, dtype=torch.float64) for k in (0, 1))
+    x, y = (
+        torch.linspace(float(low[k]), float(high[k]), cells, dtype=torch.float64) for k in (0, 1)
+    )
     return Grid(x, y)
 
 
 def variance_at(
-    places: Tensor, features: Tensor, labels: Tensor, *, k: int, task: Task = "auto", memory: int = MEMORY
+    places: Tensor,
+    features: Tensor,
+    labels: Tensor,
+    *,
+    k: int,
+    task: Task = "auto",
+    memory: int = MEMORY,
 ) -> Tensor:
     r"""The unbiased variance of the labels of the k samples nearest to each place, summed over outputs.
 
     .. math:: v(x) = \frac{1}{k-1} \sum_{j \in S_k(x)} \Big\| y_j - \frac1k \sum_{l \in S_k(x)} y_l \Big\|^2
 
-    At a sample this is :func:`mindgap.ops.variance.local.local_variance`, but for ties, of which one choice is taken here.
-    Euclidean distances, in double precision; classes are one-hot.
+    At a sample this is :func:`mindgap.ops.variance.local.local_variance`, but for ties, of which
+    one choice is taken here. Euclidean distances, in double precision; classes are one-hot.
 
     >>> x, y = torch.tensor([[0.0], [1.0], [2.0], [9.0]]), torch.tensor([0, 0, 1, 1])
     >>> variance_at(torch.tensor([[0.4], [1.6]]), x, y, k=2).tolist()
@@ -116,7 +132,11 @@ def variance_at(
     block = max(1, memory // (8 * len(table)))
     exact = "donot_use_mm_for_euclid_dist"
     parts = [
-        rows[torch.cdist(some, table, compute_mode=exact).topk(k, largest=False, sorted=False).indices]
+        rows[
+            torch.cdist(some, table, compute_mode=exact)
+            .topk(k, largest=False, sorted=False)
+            .indices
+        ]
         for some in places.detach().double().flatten(1).split(block)
     ]
     return torch.cat([part.var(1).sum(1) for part in parts])

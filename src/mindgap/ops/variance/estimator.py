@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import WeightedRandomSampler
 
-from mindgap.core.errors import InputError, require, unknown_name
+from mindgap.core import InputError, require, unknown_name
 from mindgap.ops.neighbors.points import Metric, Points, as_points
 from mindgap.ops.neighbors.search import MEMORY, Method, Search, check_k
 from mindgap.ops.neighbors.source import read
@@ -34,26 +34,31 @@ NOISES = ("keep", "mark", "cap", "drop")
 
 
 class VarianceWeights:
-    r"""Weights that grow with the variance of the labels among a sample's k nearest neighbours.
+    r"""Weights that grow with the variance of the labels among a sample's k nearest neighbors.
 
     .. math:: w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}, \qquad v_i \text{ as in } \texttt{local\_variance}
 
-    A heavy sample lies where the labels change quickly: near a boundary between classes, on a steep slope, or among
-    wrong labels.
+    A heavy sample lies where the labels change quickly: near a boundary between classes, on a steep
+    slope, or among wrong labels.
 
     Args:
-        k: number of neighbours, the sample itself included, from 2 to the number of samples.
+        k: number of neighbors, the sample itself included, from 2 to the number of samples.
         max_weight: the largest weight m; 1 means no weighting.
-        scaling: ``"max"`` as above, or ``"min-max"``, whose smallest weight is 1 also where no variance is zero.
+        scaling: ``"max"`` as above, or ``"min-max"``, whose smallest weight is 1 also where no
+            variance is zero.
         normalize: ``"mean"`` divides by the mean weight.
-        density: divide the variance by an estimate of the density first: ``"neighbors"``, ``"kernel"``, ``"mixture"``.
+        density: divide the variance by an estimate of the density first: ``"neighbors"``,
+            ``"kernel"``, ``"mixture"``.
         winsorize: share of the smallest and of the largest densities that is pulled in.
-        noise: what to do with samples whose class nearly no neighbour carries, or whose value lies far from those
-            around: ``"keep"`` them, ``"mark"`` them in ``suspects_`` alone, ``"cap"`` their weight at 1 or ``"drop"``
-            them (weight 0). With the last two the largest variance is that of the others.
-        noise_threshold: the share of agreeing neighbours up to which a sample is suspected; for classes.
+        noise: what to do with samples whose class nearly no neighbor carries, or whose value lies
+            far from those around: ``"keep"`` them, ``"mark"`` them in ``suspects_`` alone,
+            ``"cap"`` their weight at 1 or ``"drop"`` them (weight 0). With the last two the largest
+            variance is that of the others.
+        noise_threshold: the share of agreeing neighbors up to which a sample is suspected; for
+            classes.
         noise_deviations: the standard deviations beyond which a sample is suspected; for values.
-        task: ``"auto"`` takes one column of whole numbers, booleans or names for classes and all else for values.
+        task: ``"auto"`` takes one column of whole numbers, booleans or names for classes and all
+            else for values.
         metric: ``"euclidean"`` or ``"cosine"``.
         standardize: divide each feature by its standard deviation.
         method: ``"auto"``, ``"exact"``, ``"tree"`` or ``"approximate"``.
@@ -61,8 +66,9 @@ class VarianceWeights:
         memory: bytes that a block of distances may take.
         progress: show a progress bar.
 
-    After ``fit``: ``weights_``, ``variance_``, ``suspects_`` (or ``None``), ``method_``, ``recall_`` (1 when exact,
-    else measured), ``n_features_in_``. The weights serve as any ``sample_weight``; ``sampler()`` draws with them.
+    After ``fit``: ``weights_``, ``variance_``, ``suspects_`` (or ``None``), ``method_``,
+    ``recall_`` (1 when exact, else measured), ``n_features_in_``. The weights serve as any
+    ``sample_weight``; ``sampler()`` draws with them.
 
     >>> model = VarianceWeights(k=2, max_weight=5).fit([[0.0], [1.0], [2.0], [9.0]], [0, 0, 1, 1])
     >>> model.weights_.tolist()
@@ -92,7 +98,12 @@ class VarianceWeights:
         progress: bool = False,
     ) -> None:
         self.k, self.max_weight, self.scaling, self.normalize = k, max_weight, scaling, normalize
-        self.density, self.winsorize, self.noise, self.noise_threshold = density, winsorize, noise, noise_threshold
+        self.density, self.winsorize, self.noise, self.noise_threshold = (
+            density,
+            winsorize,
+            noise,
+            noise_threshold,
+        )
         self.noise_deviations = noise_deviations
         self.task, self.metric, self.standardize, self.method = task, metric, standardize, method
         self.recall, self.memory, self.progress = recall, memory, progress
@@ -104,7 +115,9 @@ class VarianceWeights:
         assert target is not None
         check_k(self.k, len(table))
         classes = is_classes(target, self.task)
-        points = as_points(table, target, metric=self.metric, standardize=self.standardize, on_disk=on_disk)
+        points = as_points(
+            table, target, metric=self.metric, standardize=self.standardize, on_disk=on_disk
+        )
         search = Search(points, self.k, self.method, self.memory, self.recall)
         found = gathered(search, target, classes, self.noise != "keep", self.progress)
         self.n_features_in_, self.method_, self.recall_ = table.shape[1], found.method, found.recall
@@ -112,11 +125,17 @@ class VarianceWeights:
         self._weigh(points, found)
         return self
 
-    def sampler(self, count: int | None = None, *, generator: torch.Generator | None = None) -> WeightedRandomSampler:
+    def sampler(
+        self, count: int | None = None, *, generator: torch.Generator | None = None
+    ) -> WeightedRandomSampler:
         """A sampler for a ``DataLoader`` that draws samples by their weights, with replacement."""
         if not hasattr(self, "weights_"):
-            raise InputError("Weights must be fitted before they are drawn from, got none. Call fit(X, y) first.")
-        return WeightedRandomSampler(self.weights_.tolist(), count or len(self.weights_), generator=generator)
+            raise InputError(
+                "Weights must be fitted before they are drawn from, got none. Call fit(X, y) first."
+            )
+        return WeightedRandomSampler(
+            self.weights_.tolist(), count or len(self.weights_), generator=generator
+        )
 
     def _weigh(self, points: Points, found: LocalVariance) -> None:
         variance = found.variance
@@ -133,28 +152,42 @@ class VarianceWeights:
 
     def _scaled(self, variance: Tensor, doubtful: Tensor | None) -> Tensor:
         if doubtful is None or self.noise == "mark" or bool(doubtful.all()):
-            return scale_weights(variance, self.max_weight, scaling=self.scaling, normalize=self.normalize)
+            return scale_weights(
+                variance, self.max_weight, scaling=self.scaling, normalize=self.normalize
+            )
         weights = torch.full_like(variance, 1.0 if self.noise == "cap" else 0.0)
-        weights[~doubtful] = scale_weights(variance[~doubtful], self.max_weight, scaling=self.scaling)
+        weights[~doubtful] = scale_weights(
+            variance[~doubtful], self.max_weight, scaling=self.scaling
+        )
         return weights / mean(weights) if self.normalize == "mean" else weights
 
     def _log_density(self, points: Points, found: LocalVariance) -> Tensor:
         if self.density == "neighbors":
             return neighbor_log_density(found.square_distance, self.k, points.rows.shape[1])
         rows = points.scaled(points.rows.double()).repeat_interleave(points.count, dim=0)
-        ordered = kernel_log_density(rows) if self.density == "kernel" else mixture_log_density(rows)
+        ordered = (
+            kernel_log_density(rows) if self.density == "kernel" else mixture_log_density(rows)
+        )
         density = torch.empty_like(ordered)
-        density[points.table.member] = ordered  # estimated in the points' own order, which no shuffling changes
+        density[points.table.member] = (
+            ordered  # estimated in the points' own order, which no shuffling changes
+        )
         return density
 
     def _check(self) -> None:
-        scale_weights(torch.zeros(1), self.max_weight, scaling=self.scaling, normalize=self.normalize)
+        scale_weights(
+            torch.zeros(1), self.max_weight, scaling=self.scaling, normalize=self.normalize
+        )
         if self.density not in DENSITIES:
             raise InputError(
-                f"density must be None, 'neighbors', 'kernel' or 'mixture', got {self.density!r}. Choose one."
+                f"density must be None, 'neighbors', 'kernel' or 'mixture', got {self.density!r}. "
+                "Choose one."
             )
         if self.noise not in NOISES:
-            raise InputError(f"noise must be one of {', '.join(map(repr, NOISES))}, got {self.noise!r}. Choose one.")
+            raise InputError(
+                f"noise must be one of {', '.join(map(repr, NOISES))}, got {self.noise!r}. Choose "
+                "one."
+            )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002  (scikit-learn's signature)
         """The arguments this was made with."""
@@ -170,7 +203,9 @@ class VarianceWeights:
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in _parameters()}
-        shown = [f"{name}={value!r}" for name, value in given.items() if value != _parameters()[name]]
+        shown = [
+            f"{name}={value!r}" for name, value in given.items() if value != _parameters()[name]
+        ]
         return f"VarianceWeights({', '.join(shown)})"
 
     def __sklearn_tags__(self) -> Any:

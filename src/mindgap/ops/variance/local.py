@@ -1,7 +1,5 @@
 """Local variance: how much a function or the labels vary around each sample."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
@@ -9,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 from mindgap.ops.neighbors.points import Metric, as_points, largest, rows_of
 from mindgap.ops.neighbors.search import MEMORY, Method, Search, check_k
 from mindgap.ops.neighbors.source import read
@@ -21,13 +19,14 @@ TASKS = ("auto", "classification", "multilabel", "regression")
 
 @dataclasses.dataclass(frozen=True)
 class LocalVariance:
-    """What the neighbours of each of n samples say.
+    """What the neighbors of each of n samples say.
 
-    ``variance``: of their labels. ``square_distance``: to the k-th neighbour. ``agreement``: share of the k
-    neighbours, the sample aside, that carry its class (``None`` unless the labels are classes). ``method`` and
-    ``recall``: how the neighbours were found, and the share of the true ones that was (1 when exact, else measured).
-    ``deviation``: distance of the sample's label from the mean of the other k - 1, in standard deviations of theirs
-    (``None`` unless the labels are values).
+    ``variance``: of their labels. ``square_distance``: to the k-th neighbor. ``agreement``: share
+    of the k neighbors, the sample aside, that carry its class (``None`` unless the labels are
+    classes). ``method`` and ``recall``: how the neighbors were found, and the share of the true
+    ones that was (1 when exact, else measured). ``deviation``: distance of the sample's label from
+    the mean of the other k - 1, in standard deviations of theirs (``None`` unless the labels are
+    values).
     """
 
     variance: Tensor
@@ -52,34 +51,38 @@ def local_variance(
     agreement: bool = False,
     progress: bool = False,
 ) -> LocalVariance:
-    r"""The unbiased variance of the labels of the k nearest neighbours of every sample, itself among the k.
+    r"""The unbiased variance of the labels of the k nearest neighbors of every sample, itself among the k.
 
     .. math:: v_i = \frac{1}{k-1} \sum_{j \in S_k(i)} \Big\| y_j - \frac1k \sum_{l \in S_k(i)} y_l \Big\|^2
                   = \frac{1}{k(k-1)} \sum_{\{j, l\} \subset S_k(i)} \|y_j - y_l\|^2
 
     summed over outputs; classes are one-hot, which makes it the Gini impurity times k/(k-1).
 
-    **Ties.** Let r be the k-th smallest distance from sample i, I the samples nearer than r, and T those at r, of
-    which k-|I| have a place in :math:`S_k(i)`. All of T have an equal right to it, so v is the mean of the formula over
-    all choices of k-|I| members of T: in closed form, each pair counts with the probability that both are chosen. The
-    sample itself lies at distance zero, as do its copies, without precedence. Without ties this is the formula as it
-    stands; with ties it depends on the set of samples alone, never on their order. Distances within eight times their
+    **Ties.** Let r be the k-th smallest distance from sample i, I the samples nearer than r, and T
+    those at r, of which k-|I| have a place in :math:`S_k(i)`. All of T have an equal right to it,
+    so v is the mean of the formula over all choices of k-|I| members of T: in closed form, each
+    pair counts with the probability that both are chosen. The sample itself lies at distance zero,
+    as do its copies, without precedence. Without ties this is the formula as it stands; with ties
+    it depends on the set of samples alone, never on their order. Distances within eight times their
     rounding error are equal.
 
     Args:
-        features: array, tensor or memory map of n rows; or a ``DataLoader``, an iterable of (X, y) chunks, or a
-            function that returns one. Chunks are spooled to a temporary file and need not fit in memory.
+        features: array, tensor or memory map of n rows; or a ``DataLoader``, an iterable of (X, y)
+            chunks, or a function that returns one. Chunks are spooled to a temporary file and need
+            not fit in memory.
         labels: n classes or values, or n rows of several outputs or of yes-or-no labels.
-        k: number of neighbours, the sample itself included, from 2 to n.
-        task: ``"auto"`` takes one column of whole numbers, booleans or names for classes and all else for values.
-        metric: ``"euclidean"``, or ``"cosine"``: the distance of directions, where a row of zeros has none and lies
-            at distance one from all others.
+        k: number of neighbors, the sample itself included, from 2 to n.
+        task: ``"auto"`` takes one column of whole numbers, booleans or names for classes and all
+            else for values.
+        metric: ``"euclidean"``, or ``"cosine"``: the distance of directions, where a row of zeros
+            has none and lies at distance one from all others.
         standardize: divide each feature by its standard deviation.
-        method: ``"exact"`` (matrix products), ``"tree"`` (exact, few dimensions), ``"approximate"`` or ``"auto"``.
+        method: ``"exact"`` (matrix products), ``"tree"`` (exact, few dimensions), ``"approximate"``
+            or ``"auto"``.
         recall: what an approximate search must reach on a sample of rows.
         memory: bytes that a block of distances may take.
-        agreement: also say which share of its neighbours carries a sample's class, or how far its value lies from
-            theirs.
+        agreement: also say which share of its neighbors carries a sample's class, or how far its
+            value lies from theirs.
         progress: show a progress bar.
 
     >>> found = local_variance([[0.0], [1.0], [2.0], [9.0]], [0, 0, 1, 1], k=2)
@@ -94,12 +97,18 @@ def local_variance(
     return gathered(search, target, is_classes(target, task), agreement, progress)
 
 
-def gathered(search: Search, target: Tensor, classes: bool, agreement: bool, progress: bool) -> LocalVariance:
+def gathered(
+    search: Search, target: Tensor, classes: bool, agreement: bool, progress: bool
+) -> LocalVariance:
     """Run a search and gather what it says about the labels of all samples."""
     points, k, owner = search.points, search.k, search.points.table.owner
     labels = Classes(points, target.reshape(-1)) if classes else Values(points, target)
     variance, square = (torch.empty(len(points), dtype=torch.float64) for _ in range(2))
-    shares = torch.empty(len(labels.number), dtype=torch.float64) if isinstance(labels, Classes) and agreement else None
+    shares = (
+        torch.empty(len(labels.number), dtype=torch.float64)
+        if isinstance(labels, Classes) and agreement
+        else None
+    )
     means = None
     if isinstance(labels, Values) and agreement:
         means = torch.empty(len(points), labels.mean.shape[1], dtype=torch.float64)
@@ -113,7 +122,9 @@ def gathered(search: Search, target: Tensor, classes: bool, agreement: bool, pro
             means[near.rows] = labels.means(near, k)
     agreed = shares[labels.atom] if shares is not None and isinstance(labels, Classes) else None
     deviation = None if means is None else _deviation(target, means[owner], variance[owner], k)
-    return LocalVariance(variance[owner], square[owner], agreed, search.method, search.recall, deviation)
+    return LocalVariance(
+        variance[owner], square[owner], agreed, search.method, search.recall, deviation
+    )
 
 
 def _deviation(target: Tensor, means: Tensor, variance: Tensor, k: int) -> Tensor:
@@ -128,14 +139,19 @@ def _deviation(target: Tensor, means: Tensor, variance: Tensor, k: int) -> Tenso
 def is_classes(target: Tensor, task: Task) -> bool:
     """Whether labels are class numbers rather than values."""
     if task not in TASKS:
-        raise InputError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}. Choose one.")
+        raise InputError(
+            f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}. Choose one."
+        )
     single = target.numel() == len(target)
     if task == "classification" and not single:
         raise InputError(
-            f"Labels of a classification must be one class for each sample, got {target.numel() // len(target)} "
+            "Labels of a classification must be one class for each sample, got "
+            f"{target.numel() // len(target)} "
             "columns. Pass task='multilabel', or class numbers."
         )
-    return task == "classification" or (task == "auto" and single and not target.is_floating_point())
+    return task == "classification" or (
+        task == "auto" and single and not target.is_floating_point()
+    )
 
 
 def sampled_variance(
@@ -155,17 +171,21 @@ def sampled_variance(
     with k = ``samples``: as k grows and ε shrinks, v tends to ε‖∇f(x)‖².
 
     >>> x = torch.zeros(1, 3, dtype=torch.float64)
-    >>> v = sampled_variance(lambda z: 2 * z.sum(1), x, epsilon=0.01, samples=20_000, generator=torch.Generator())
+    >>> v = sampled_variance(
+    ...     lambda z: 2 * z.sum(1), x, epsilon=0.01, samples=20_000, generator=torch.Generator()
+    ... )
     >>> bool((v - 0.12).abs() < 0.01)
     True
     """
     if samples < 2 or not epsilon > 0:
         raise InputError(
-            f"samples must be at least 2 and epsilon above 0, got {samples!r} and {epsilon!r}. Raise them."
+            f"samples must be at least 2 and epsilon above 0, got {samples!r} and {epsilon!r}. "
+            "Raise them."
         )
     with torch.no_grad():
         parts = [
-            _sampled(function, block, epsilon, samples, generator, batch_size) for block in inputs.split(batch_size)
+            _sampled(function, block, epsilon, samples, generator, batch_size)
+            for block in inputs.split(batch_size)
         ]
     return torch.cat(parts)
 

@@ -1,6 +1,4 @@
-"""The variance of the labels of neighbours whose last places are shared by ties: from pair sums, in closed form."""
-
-from __future__ import annotations
+"""The variance of the labels of neighbors whose last places are shared by ties: from pair sums, in closed form."""
 
 import dataclasses
 
@@ -28,9 +26,9 @@ class Moments:
     def expected_variance(self, k: int) -> Tensor:
         """The mean, over all ways to fill up to k with tied labels, of the unbiased variance of k labels.
 
-        With m = k - n_i places for n_t tied labels, a pair of labels is drawn with probability 1 (both inner),
-        m/n_t (one tied) or m(m-1)/(n_t(n_t-1)) (both tied), and the variance is the sum of ‖y - y'‖² over the pairs
-        divided by k(k-1).
+        With m = k - n_i places for n_t tied labels, a pair of labels is drawn with probability 1
+        (both inner), m/n_t (one tied) or m(m-1)/(n_t(n_t-1)) (both tied), and the variance is the
+        sum of ‖y - y'‖² over the pairs divided by k(k-1).
         """
         m = k - self.n_i
         inner = self.n_i * self.q_i - self.s_ii
@@ -43,7 +41,8 @@ class Moments:
 class Classes:
     """Class numbers as one-hot labels, kept as counts so that any number of classes fits.
 
-    An atom is a (point, class) pair that occurs; atoms ``start[u]`` to ``start[u + 1]`` belong to point u.
+    An atom is a (point, class) pair that occurs; atoms ``start[u]`` to ``start[u + 1]`` belong to
+    point u.
     """
 
     def __init__(self, points: Points, target: Tensor) -> None:
@@ -57,14 +56,17 @@ class Classes:
     def moments(self, near: Near) -> Moments:
         """Whole numbers throughout, so nothing is rounded before the division."""
         code, i, t = self._tally(near)
-        total = sums(torch.stack([i, t, i * i, i * t, t * t], dim=1), code // self.classes, len(near.rows))
+        total = sums(
+            torch.stack([i, t, i * i, i * t, t * t], dim=1), code // self.classes, len(near.rows)
+        )
         n_i, n_t, s_ii, s_it, s_tt = total.unbind(1)
         return Moments(n_i, n_t, n_i, n_t, s_ii, s_it, s_tt)
 
     def agreement(self, near: Near, k: int) -> tuple[Tensor, Tensor]:
-        """The atoms of ``near.rows``, and for each the expected share of its k neighbours, itself aside, of its class.
+        """The atoms of ``near.rows``, and for each the expected share of its k neighbors, itself aside, of its class.
 
-        The sample itself is among the k for sure, unless k or more copies of it lie at distance zero.
+        The sample itself is among the k for sure, unless k or more copies of it lie at distance
+        zero.
         """
         code, i, t = self._tally(near)
         n_i, n_t = sums(torch.stack([i, t], dim=1), code // self.classes, len(near.rows)).unbind(1)
@@ -84,7 +86,9 @@ class Classes:
             row, inner = (torch.repeat_interleave(value, atoms) for value in (row, inner))
         code = row * self.classes + self.number[place]
         size = len(near.rows) * self.classes
-        kinds, code = (torch.arange(size), code) if size <= NUMBERS else code.unique(return_inverse=True)
+        kinds, code = (
+            (torch.arange(size), code) if size <= NUMBERS else code.unique(return_inverse=True)
+        )
         weight = self.count[place].double()
         i = sums(weight * inner, code, len(kinds))
         return kinds, i, sums(weight, code, len(kinds)) - i
@@ -93,7 +97,8 @@ class Classes:
 class Values:
     """Numbers: one or several outputs, or several yes-or-no labels; squares add up over the columns.
 
-    Labels are taken from the mean label of the row's own point, so that what is far from zero does not cancel.
+    Labels are taken from the mean label of the row's own point, so that what is far from zero does
+    not cancel.
     """
 
     def __init__(self, points: Points, target: Tensor) -> None:
@@ -102,7 +107,14 @@ class Values:
         self.count = points.count.double()
         self.mean = sums(values, owner, len(points)) / self.count[:, None]
         if points.repeated:  # a mean of equal labels must be that label to the last bit
-            same = sums((values != values[points.table.start[:-1]][owner]).any(1).long(), owner, len(points)) == 0
+            same = (
+                sums(
+                    (values != values[points.table.start[:-1]][owner]).any(1).long(),
+                    owner,
+                    len(points),
+                )
+                == 0
+            )
             self.mean[same] = values[points.table.start[:-1]][same]
         self.within = sums((values - self.mean[owner]).square().sum(1), owner, len(points))
 
@@ -123,7 +135,7 @@ class Values:
         return Moments(n[0], n[1], q[0], q[1], s[0], s[1], s[2])
 
     def means(self, near: Near, k: int) -> Tensor:
-        """The expected mean label of the k neighbours of each row, one column an output."""
+        """The expected mean label of the k neighbors of each row, one column per output."""
         row, rows = rows_of(near.start), len(near.rows)
         count = self.count[near.index]
         inner, tied = count * near.inner, count * ~near.inner

@@ -1,9 +1,8 @@
 """Sample weights from local variance: scaling, controls, density correction, suspects of a wrong label.
 
-How densely samples lie, as the logarithm of an estimated density: by neighbours, by kernels, by a mixture.
+How densely samples lie, as the logarithm of an estimated density: by neighbors, by kernels, by a
+mixture.
 """
-
-from __future__ import annotations
 
 import math
 from typing import Literal
@@ -11,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
+from mindgap.core import InputError
 from mindgap.ops.mixture.fit import fit_mixture
 
 Scaling = Literal["max", "min-max"]
@@ -19,16 +18,20 @@ Normalize = Literal["mean"]
 
 
 def scale_weights(
-    variance: Tensor, max_weight: float, *, scaling: Scaling = "max", normalize: Normalize | None = None
+    variance: Tensor,
+    max_weight: float,
+    *,
+    scaling: Scaling = "max",
+    normalize: Normalize | None = None,
 ) -> Tensor:
     r"""Weights from 1 (calm) to ``max_weight`` m (where the variance is largest).
 
     .. math:: w = 1 + (m - 1) \frac{v}{\max v} \quad (\text{"max"}), \qquad
               w = 1 + (m - 1) \frac{v - \min v}{\max v - \min v} \quad (\text{"min-max"})
 
-    Where all variances are equal there is nothing to tell apart, and ``"min-max"`` gives all weights 1; so does
-    ``"max"`` where they are zero. ``normalize="mean"`` divides by the mean weight, so that weighted training takes
-    steps of the same size as unweighted training.
+    Where all variances are equal there is nothing to tell apart, and ``"min-max"`` gives all
+    weights 1; so does ``"max"`` where they are zero. ``normalize="mean"`` divides by the mean
+    weight, so that weighted training takes steps of the same size as unweighted training.
 
     >>> scale_weights(torch.tensor([0.0, 0.5, 1.0]), 5).tolist()
     [1.0, 3.0, 5.0]
@@ -61,31 +64,43 @@ def uniform(weights: Tensor) -> Tensor:
 def density_corrected(variance: Tensor, log_density: Tensor, winsorize: float = 0.05) -> Tensor:
     r"""Variance over density, up to a factor, as importance weighting asks: :math:`w \propto v / p_X`.
 
-    Estimated densities differ by hundreds of powers of ten between samples, so the logarithm is winsorised first: what
-    lies outside its ``winsorize`` and ``1 - winsorize`` quantiles is moved onto them. The result is scaled so that the
-    densest sample keeps its variance and thinner ones gain.
+    Estimated densities differ by hundreds of powers of ten between samples, so the logarithm is
+    winsorized first: what lies outside its ``winsorize`` and ``1 - winsorize`` quantiles is moved
+    onto them. The result is scaled so that the densest sample keeps its variance and thinner ones
+    gain.
 
-    >>> density_corrected(torch.ones(3), torch.tensor([0.0, -1.0, -2.0]), winsorize=0).log().tolist()
+    >>> density_corrected(
+    ...     torch.ones(3), torch.tensor([0.0, -1.0, -2.0]), winsorize=0
+    ... ).log().tolist()
     [0.0, 1.0, 2.0]
     """
     if not 0 <= winsorize < 0.5:
-        raise InputError(f"winsorize must be a number from 0 up to (not with) 0.5, got {winsorize!r}. Try 0.05.")
+        raise InputError(
+            f"winsorize must be a number from 0 up to (not with) 0.5, got {winsorize!r}. Try 0.05."
+        )
     density = log_density.double()
     ordered = density.sort().values
-    cut = int(winsorize * len(ordered))  # an element, not an interpolation: infinities stay out of the arithmetic
+    cut = int(
+        winsorize * len(ordered)
+    )  # an element, not an interpolation: infinities stay out of the arithmetic
     density = density.clamp(ordered[cut], ordered[-1 - cut])
-    rarity = (density.max() - density).clamp_max(600)  # the largest ratio of doubles, with room to multiply
+    rarity = (density.max() - density).clamp_max(
+        600
+    )  # the largest ratio of doubles, with room to multiply
     return variance.double() * rarity.exp()
 
 
 def suspects(agreement: Tensor, threshold: float = 0.1) -> Tensor:
-    """The samples whose class at most a share ``threshold`` of their neighbours carries: perhaps a wrong label.
+    """The samples whose class at most a share ``threshold`` of their neighbors carries: perhaps a wrong label.
 
     >>> suspects(torch.tensor([0.0, 0.1, 0.9])).tolist()
     [True, True, False]
     """
     if not 0 <= threshold <= 1:
-        raise InputError(f"threshold must be a number from 0 to 1, got {threshold!r}. It is a share of neighbours.")
+        raise InputError(
+            f"threshold must be a number from 0 to 1, got {threshold!r}. It is a share of "
+            "neighbors."
+        )
     return agreement <= threshold + 1e-12
 
 
@@ -96,24 +111,33 @@ def outliers(deviation: Tensor, threshold: float = 5.0) -> Tensor:
     [False, True, True]
     """
     if not threshold > 0:
-        raise InputError(f"threshold must be above 0, got {threshold!r}. It counts standard deviations.")
+        raise InputError(
+            f"threshold must be above 0, got {threshold!r}. It counts standard deviations."
+        )
     return deviation > threshold
 
 
 def _check(max_weight: float, scaling: str, normalize: str | None) -> None:
     if not isinstance(max_weight, int | float) or not 1 <= max_weight < math.inf:
-        raise InputError(f"max_weight must be a finite number of at least 1, got {max_weight!r}. 1 means no weighting.")
+        raise InputError(
+            f"max_weight must be a finite number of at least 1, got {max_weight!r}. 1 means no "
+            "weighting."
+        )
     if scaling not in ("max", "min-max"):
-        raise InputError(f"scaling must be 'max' or 'min-max', got {scaling!r}. Choose one of the two.")
+        raise InputError(
+            f"scaling must be 'max' or 'min-max', got {scaling!r}. Choose one of the two."
+        )
     if normalize not in (None, "mean"):
-        raise InputError(f"normalize must be 'mean' or None, got {normalize!r}. Choose one of the two.")
+        raise InputError(
+            f"normalize must be 'mean' or None, got {normalize!r}. Choose one of the two."
+        )
 
 
 BLOCK = 1024
 
 
 def neighbor_log_density(square_distance: Tensor, k: int, dimension: int) -> Tensor:
-    r"""The density from the distance r to the k-th neighbour, the sample itself counted.
+    r"""The density from the distance r to the k-th neighbor, the sample itself counted.
 
     .. math:: \log p = \log\frac{k-1}{n-1} - \log V_d - d \log r, \qquad V_d = \pi^{d/2} / \Gamma(d/2 + 1)
 
@@ -135,16 +159,23 @@ def kernel_log_density(features: Tensor, bandwidth: float | None = None) -> Tens
 
     .. math:: \log p(x_i) = \log \frac{1}{n-1} \sum_{j \ne i} \prod_c N(x_{ic};\, x_{jc},\, (h\sigma_c)^2)
 
-    ``bandwidth`` h is in standard deviations σ of each feature; by default Scott's ``n^(-1/(d+4))``. Leaving the
-    sample itself out keeps the estimate from being its own kernel alone where data are sparse.
+    ``bandwidth`` h is in standard deviations σ of each feature; by default Scott's
+    ``n^(-1/(d+4))``. Leaving the sample itself out keeps the estimate from being its own kernel
+    alone where data are sparse.
     """
     rows, log_scale = _standardized(features)
     count, dimension = rows.shape
     h = count ** (-1 / (dimension + 4)) if bandwidth is None else bandwidth
     if not h > 0:
-        raise InputError(f"bandwidth must be a number above 0, got {bandwidth!r}. It is in standard deviations.")
+        raise InputError(
+            f"bandwidth must be a number above 0, got {bandwidth!r}. It is in standard deviations."
+        )
     rows = rows / h
-    constant = math.log(max(1, count - 1)) + dimension * (math.log(h) + 0.5 * math.log(2 * math.pi)) + log_scale
+    constant = (
+        math.log(max(1, count - 1))
+        + dimension * (math.log(h) + 0.5 * math.log(2 * math.pi))
+        + log_scale
+    )
     parts = [_kernel_sums(rows, start) for start in range(0, count, BLOCK)]
     return torch.cat(parts) - constant
 
@@ -157,19 +188,25 @@ def _kernel_sums(rows: Tensor, start: int) -> Tensor:
 
 
 def mixture_log_density(
-    features: Tensor, components: int = 8, *, seed: int = 0, iterations: int = 100, tolerance: float = 1e-6
+    features: Tensor,
+    components: int = 8,
+    *,
+    seed: int = 0,
+    iterations: int = 100,
+    tolerance: float = 1e-6,
 ) -> Tensor:
-    r"""The density of a mixture of Gaussians with full covariance, fitted by expectation-maximisation.
+    r"""The density of a mixture of Gaussians with full covariance, fitted by expectation-maximization.
 
     .. math:: \log p(x) = \log \sum_c \pi_c N(x; \mu_c, \Sigma_c)
 
-    No component is narrower than a thousandth of a feature's standard deviation, which keeps its covariance
-    invertible. Fewer different samples than components get a component each.
+    No component is narrower than a thousandth of a feature's standard deviation, which keeps its
+    covariance invertible. Fewer different samples than components get a component each.
     """
     rows, log_scale = _standardized(features)
     if not 1 <= components <= len(rows):
         raise InputError(
-            f"components must be an integer from 1 to {len(rows)} (all samples), got {components!r}. Lower it."
+            f"components must be an integer from 1 to {len(rows)} (all samples), got "
+            f"{components!r}. Lower it."
         )
     components = min(components, len(rows.unique(dim=0)))
     mixture = fit_mixture(

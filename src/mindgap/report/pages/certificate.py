@@ -1,13 +1,11 @@
 """The page of `mindgap certify`: the promise, what it is made of, and every number in words."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
 
-from mindgap.core.certificate import THEOREMS, Certificate
-from mindgap.core.files import write_whole
+from mindgap.core import Certificate, write_whole
+from mindgap.core.certificate import THEOREMS
 from mindgap.ops.pac_bayes import bounds
 from mindgap.report import html, wording
 from mindgap.report.style import (
@@ -75,14 +73,23 @@ def shares(certificate: Certificate, theorem: str) -> dict[str, float]:
 
 
 def _chart(certificate: Certificate) -> Chart:
-    beside = [] if certificate.test_error is None else ["The orange line is the random model's error on test data."]
+    beside = (
+        []
+        if certificate.test_error is None
+        else ["The orange line is the random model's error on test data."]
+    )
     if certificate.prior_bound is not None:
-        beside.append("The green line is the control: the held-out bound on the prior's mean weights, without noise.")
+        beside.append(
+            "The green line is the control: the held-out bound on the prior's mean weights, without noise."
+        )
     return Chart(
         key="parts",
         title="What the bound is made of",
         caption=" ".join(
-            ["Every bar is the same promise by another theorem; the first was chosen in advance.", *beside]
+            [
+                "Every bar is the same promise by another theorem; the first was chosen in advance.",
+                *beside,
+            ]
         ),
         alt=f"Bars of the bounds by theorem: the kl inverse is {wording.percent(certificate.bound)}, of which "
         f"{wording.percent(certificate.error)} was seen on the bound data.",
@@ -102,19 +109,29 @@ def parts_figure(certificate: Certificate) -> Figure:
             "name": words,
             "y": rows,
             "x": [share[part] for share in found],
-            "marker": {"color": colour},
+            "marker": {"color": color},
             "width": 0.55,
             "hovertemplate": f"{words}: %{{x:.3%}}<extra></extra>",
         }
-        for part, (words, colour) in PARTS.items()
+        for part, (words, color) in PARTS.items()
     ]
-    lines = [("test error", certificate.test_error, TEST), ("held-out bound", certificate.prior_bound, GREEN)]
-    drawn = [(words, value, colour) for words, value, colour in lines if value is not None]
+    lines = [
+        ("test error", certificate.test_error, TEST),
+        ("held-out bound", certificate.prior_bound, GREEN),
+    ]
+    drawn = [(words, value, color) for words, value, color in lines if value is not None]
     widest = max([*certificate.bounds.values(), *(value for _, value, _ in drawn)])
     far = min(1.3 * widest, max(1.05, 1.3 * certificate.bound))
     legend = [
-        {"type": "scatter", "mode": "lines", "x": [None], "y": [None], "name": words, "line": {"color": colour}}
-        for words, _, colour in drawn
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": [None],
+            "y": [None],
+            "name": words,
+            "line": {"color": color},
+        }
+        for words, _, color in drawn
     ]
     return figure(
         [*bars, *legend],
@@ -122,8 +139,10 @@ def parts_figure(certificate: Certificate) -> Figure:
         x={"title": axis_title("error rate"), "tickformat": ".2~%", "range": [0, far]},
         y={**named([_short(name) for name in certificate.bounds]), "autorange": "reversed"},
         barmode="stack",
-        shapes=[upright(value, colour=colour, dash="solid") for _, value, colour in drawn],
-        annotations=[_label(row, value, far) for row, value in enumerate(certificate.bounds.values())],
+        shapes=[upright(value, color=color, dash="solid") for _, value, color in drawn],
+        annotations=[
+            _label(row, value, far) for row, value in enumerate(certificate.bounds.values())
+        ],
     )
 
 
@@ -133,9 +152,18 @@ def _short(theorem: str) -> str:
 
 def _label(row: int, value: float, far: float) -> dict[str, Any]:
     inside = value > 0.92 * far
-    spot = {"x": far, "xanchor": "right"} if inside else {"x": value, "xanchor": "left", "xshift": 8}
+    spot = (
+        {"x": far, "xanchor": "right"} if inside else {"x": value, "xanchor": "left", "xshift": 8}
+    )
     ground = {"bgcolor": "rgba(255,255,255,0.85)"}
-    return {"y": row, "text": f"{value:.2%}", "showarrow": False, "font": {"size": 12, "color": INK}, **ground, **spot}
+    return {
+        "y": row,
+        "text": f"{value:.2%}",
+        "showarrow": False,
+        "font": {"size": 12, "color": INK},
+        **ground,
+        **spot,
+    }
 
 
 def numbers_in_words(certificate: Certificate) -> dict[str, str]:
@@ -171,11 +199,17 @@ def numbers_in_words(certificate: Certificate) -> dict[str, str]:
 def made_in_words(certificate: Certificate) -> dict[str, str]:
     """What was used."""
     sizes, settings = certificate.sizes, certificate.settings
-    learnt = certificate.prior == "learnt"
+    learned = certificate.prior == "learned"
     prior = (
-        f"learnt on {sizes.get('prior', 0):,} samples that do not bound" if learnt else "the weights before training"
+        f"learned on {sizes.get('prior', 0):,} samples that do not bound"
+        if learned
+        else "the weights before training"
     )
-    own = "every sample had weights of its own" if settings.get("own_draws") else "whole models were drawn"
+    own = (
+        "every sample had weights of its own"
+        if settings.get("own_draws")
+        else "whole models were drawn"
+    )
     return {
         "Prior": f"{prior}; {certificate.posterior} noise of scale {certificate.scale:g}, {certificate.chosen}",
         "Posterior": f"{certificate.posterior}, over {sizes.get('weights', 0):,} weights, trained on "
@@ -183,7 +217,9 @@ def made_in_words(certificate: Certificate) -> dict[str, str]:
         f"{settings.get('objective')} bound",
         "Draws": f"{certificate.draws:,}; {own}",
         "Seed": str(settings.get("seed", "")),
-        "Data": ", ".join(f"{name} {sizes.get(name, 0):,} ({text})" for name, text in certificate.digests.items()),
-        "Time": f"{wording.seconds(certificate.cost.get('cpu_seconds', 0.0))} of processor time",
+        "Data": ", ".join(
+            f"{name} {sizes.get(name, 0):,} ({text})" for name, text in certificate.digests.items()
+        ),
+        "Time": f"{wording.seconds(certificate.cost.get('cpu_seconds', 0.0))} of CPU time",
         **{f"Note {k}": note for k, note in enumerate(certificate.notes, 1)},
     }

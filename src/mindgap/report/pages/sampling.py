@@ -3,8 +3,6 @@
 The figure of a sampling of three inputs or more: a matrix of planes.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -15,20 +13,33 @@ import torch
 from torch import Tensor
 
 from mindgap._version import __version__
-from mindgap.core.files import write_whole
+from mindgap.core import write_whole
 from mindgap.report import html, wording
-from mindgap.report.pages.sampling_figures import MARKS, Cloud, cloud_of, curve, dots, heat_map, short
-from mindgap.report.style import GREY, LINE, Chart, Figure, axis_title, clean, figure
+from mindgap.report.pages.sampling_figures import (
+    MARKS,
+    Cloud,
+    cloud_of,
+    curve,
+    dots,
+    heat_map,
+    short,
+)
+from mindgap.report.style import GRAY, LINE, Chart, Figure, axis_title, clean, figure
 from mindgap.sampling.taylor_sampler import TaylorSampler
 
 MOST_INPUTS = 5
 SPACE = 0.02  # between two planes, as a share of the whole
 SYMBOLS = {"start": "circle", "interest": "square", "given": "diamond"}
-BAR = {"thickness": 12, "len": 0.6, "y": 0.7, "title": {"text": "weight", "side": "right", "font": {"size": 12}}}
+BAR = {
+    "thickness": 12,
+    "len": 0.6,
+    "y": 0.7,
+    "title": {"text": "weight", "side": "right", "font": {"size": 12}},
+}
 
 
 def matrix(sampler: TaylorSampler, cloud: Cloud, names: Sequence[str]) -> Figure:
-    """More inputs: every pair of the first five, points coloured by their weight, new ones as squares."""
+    """More inputs: every pair of the first five, points colored by their weight, new ones as squares."""
     inputs = min(sampler.domain.dimension, MOST_INPUTS)
     pairs = [(row, column) for row in range(1, inputs) for column in range(row)]
     traces: list[dict[str, Any]] = []
@@ -38,9 +49,13 @@ def matrix(sampler: TaylorSampler, cloud: Cloud, names: Sequence[str]) -> Figure
         axes |= _axes(sampler, names, inputs, row, column, mark)
         for kind, points in cloud.points.items():
             first = {"showlegend": not panel}
-            drawn = _coloured(kind, points[:, column], points[:, row], cloud.weight[kind], scale=not traces)
+            drawn = _colored(
+                kind, points[:, column], points[:, row], cloud.weight[kind], scale=not traces
+            )
             traces.append({**drawn, **first, "xaxis": f"x{mark}", "yaxis": f"y{mark}"})
-    made = figure(traces, height=150 + 150 * (inputs - 1), x={}, y={}, legend={"orientation": "h", "y": 1.04})
+    made = figure(
+        traces, height=150 + 150 * (inputs - 1), x={}, y={}, legend={"orientation": "h", "y": 1.04}
+    )
     made["layout"] |= axes
     return made
 
@@ -48,8 +63,15 @@ def matrix(sampler: TaylorSampler, cloud: Cloud, names: Sequence[str]) -> Figure
 def _axes(
     sampler: TaylorSampler, names: Sequence[str], inputs: int, row: int, column: int, mark: str
 ) -> dict[str, Any]:
-    """Both axes of a plane; only those at the left and at the bottom are labelled."""
-    axis = {"gridcolor": LINE, "linecolor": GREY, "zeroline": False, "ticks": "", "nticks": 4, "automargin": True}
+    """Both axes of a plane; only those at the left and at the bottom are labeled."""
+    axis = {
+        "gridcolor": LINE,
+        "linecolor": GRAY,
+        "zeroline": False,
+        "ticks": "",
+        "nticks": 4,
+        "automargin": True,
+    }
     size = 1 / (inputs - 1)
     left, top = column * size, 1 - (row - 1) * size
     ends = [_ends(sampler, place) for place in (column, row)]
@@ -70,10 +92,16 @@ def _titled(name: str, *, shown: bool) -> dict[str, Any]:
     return {"showticklabels": shown} | ({"title": axis_title(clean(name, 24))} if shown else {})
 
 
-def _coloured(kind: str, x: Tensor, y: Tensor, weight: Tensor, *, scale: bool) -> dict[str, Any]:
+def _colored(kind: str, x: Tensor, y: Tensor, weight: Tensor, *, scale: bool) -> dict[str, Any]:
     drawn = dots(kind, x, y, 5.5)
     if kind in SYMBOLS and bool((weight > 0).any()):
-        shade = {"color": short(weight), "colorscale": "Viridis", "cmin": 0, "cmax": 1, "symbol": SYMBOLS[kind]}
+        shade = {
+            "color": short(weight),
+            "colorscale": "Viridis",
+            "cmin": 0,
+            "cmax": 1,
+            "symbol": SYMBOLS[kind],
+        }
         drawn["marker"] |= shade | ({"showscale": True, "colorbar": BAR} if scale else {})
     return drawn
 
@@ -89,7 +117,12 @@ DENSITY = {
     "exact": "uniform candidates, drawn by their own interest",
     "mixture": "a Gaussian mixture of {components} components, fitted to the known points by their interest",
 }
-START = {"sobol": "a Sobol sequence", "grid": "a grid", "uniform": "uniform", "latin-hypercube": "a Latin hypercube"}
+START = {
+    "sobol": "a Sobol sequence",
+    "grid": "a grid",
+    "uniform": "uniform",
+    "latin-hypercube": "a Latin hypercube",
+}
 
 
 def sampling_page(
@@ -105,7 +138,11 @@ def sampling_page(
 
 
 def sampling_html(
-    sampler: TaylorSampler, *, names: Sequence[str] = (), outputs: Sequence[str] = (), source: str = ""
+    sampler: TaylorSampler,
+    *,
+    names: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    source: str = "",
 ) -> str:
     """The page as text; ``names`` and ``outputs`` say how inputs and values are called, ``source`` what was sampled."""
     names = list(names) or [f"x{k}" for k in range(sampler.domain.dimension)]
@@ -136,16 +173,17 @@ def counts(sampler: TaylorSampler) -> list[tuple[str, int, int, int, int]]:
     return rows
 
 
-def sampling_charts(sampler: TaylorSampler, names: Sequence[str], outputs: Sequence[str]) -> list[Chart]:
-    """The picture that fits the number of inputs; none while nothing was asked."""
+def sampling_charts(
+    sampler: TaylorSampler, names: Sequence[str], outputs: Sequence[str]
+) -> list[Chart]:
+    """The image that fits the number of inputs; none while nothing was asked."""
     if not sampler.asked:
         return []
     interest = _interest(sampler)
     cloud = cloud_of(sampler, interest)
     inputs = sampler.domain.dimension
-    gathered = (
-        f"{wording.count(len(sampler.asked), 'point')}, {sum(one.why == 'interest' for one in sampler.asked)} new."
-    )
+    new = sum(one.why == "interest" for one in sampler.asked)
+    gathered = f"{wording.count(len(sampler.asked), 'point')}, {new} new."
     drawn = {1: _curve, 2: _map}.get(inputs, _matrix)
     return [drawn(sampler, cloud, interest, names, outputs, gathered)]
 
@@ -158,7 +196,12 @@ def _interest(sampler: TaylorSampler) -> Tensor:
 
 
 def _curve(
-    sampler: TaylorSampler, cloud: Cloud, interest: Tensor, names: Sequence[str], outputs: Sequence[str], gathered: str
+    sampler: TaylorSampler,
+    cloud: Cloud,
+    interest: Tensor,
+    names: Sequence[str],
+    outputs: Sequence[str],
+    gathered: str,
 ) -> Chart:
     drawn = (
         "the solid line is the mixture fitted to the start, from which the first new points come; "
@@ -177,29 +220,43 @@ def _curve(
 
 
 def _map(
-    sampler: TaylorSampler, cloud: Cloud, interest: Tensor, names: Sequence[str], _: Sequence[str], gathered: str
+    sampler: TaylorSampler,
+    cloud: Cloud,
+    interest: Tensor,
+    names: Sequence[str],
+    _: Sequence[str],
+    gathered: str,
 ) -> Chart:
     return Chart(
         key="points",
         title="Where the points are",
-        caption="Colour: how strongly a place attracts new points, as it is known now: interest, capped and tempered, "
+        caption="Color: how strongly a place attracts new points, as it is known now: interest, capped and tempered, "
         "carried from the known points to the places between them; the largest is one.",
-        alt=f"Map of {names[0]} and {names[1]} with interest as colour and the points on top: {gathered}",
+        alt=f"Map of {names[0]} and {names[1]} with interest as color and the points on top: {gathered}",
         figure=heat_map(sampler, cloud, interest, names),
         wide=True,
     )
 
 
 def _matrix(
-    sampler: TaylorSampler, cloud: Cloud, _: Tensor, names: Sequence[str], __: Sequence[str], gathered: str
+    sampler: TaylorSampler,
+    cloud: Cloud,
+    _: Tensor,
+    names: Sequence[str],
+    __: Sequence[str],
+    gathered: str,
 ) -> Chart:
-    shown = f" The first {MOST_INPUTS} of {len(names)} inputs are shown." if len(names) > MOST_INPUTS else ""
+    shown = (
+        f" The first {MOST_INPUTS} of {len(names)} inputs are shown."
+        if len(names) > MOST_INPUTS
+        else ""
+    )
     return Chart(
         key="points",
         title="Where the points are",
-        caption="Every pair of inputs; new points are squares. Colour: how strongly a point attracts new ones, as it "
+        caption="Every pair of inputs; new points are squares. Color: how strongly a point attracts new ones, as it "
         f"is known now (interest, capped and tempered; the largest is one).{shown}",
-        alt=f"Scatter plots of every pair of inputs, coloured by interest: {gathered}",
+        alt=f"Scatter plots of every pair of inputs, colored by interest: {gathered}",
         figure=matrix(sampler, cloud, names),
         wide=True,
     )
@@ -209,18 +266,31 @@ def settings_in_words(sampler: TaylorSampler, names: Sequence[str]) -> dict[str,
     """Every setting as a reader would say it."""
     low, high = (end.tolist() for end in sampler.domain.bounds)
     ends = [
-        f"{name} from {wording.number(a)} to {wording.number(b)}" for name, a, b in zip(names, low, high, strict=True)
+        f"{name} from {wording.number(a)} to {wording.number(b)}"
+        for name, a, b in zip(names, low, high, strict=True)
     ]
     shape = type(sampler.domain).__name__.lower()
     interest, draw = sampler.interest, sampler.density
     neighbors = interest.neighbors or 2 * sampler.domain.dimension + 1
-    fields = {"order": interest.order, "epsilon": wording.number(interest.epsilon), "draws": interest.draws}
+    fields = {
+        "order": interest.order,
+        "epsilon": wording.number(interest.epsilon),
+        "draws": interest.draws,
+    }
     capped = "" if draw.cap == 1 else f", capped at its {wording.percent(draw.cap)} quantile"
     tempered = "as it stands" if draw.temper == 1 else f"to the power {draw.temper:g}"
-    uniform = f"; {wording.percent(draw.uniform_share)} of the points are uniform" if draw.uniform_share else ""
+    uniform = (
+        f"; {wording.percent(draw.uniform_share)} of the points are uniform"
+        if draw.uniform_share
+        else ""
+    )
     return {
-        "Domain": ("" if shape == "box" else f"{shape}: ") + ", ".join(ends[:8]) + (" …" if len(ends) > 8 else ""),
-        "Start": f"{wording.count(sampler.initial, 'point')}, {START[sampler.start]}" if sampler.initial else "none",
+        "Domain": ("" if shape == "box" else f"{shape}: ")
+        + ", ".join(ends[:8])
+        + (" …" if len(ends) > 8 else ""),
+        "Start": f"{wording.count(sampler.initial, 'point')}, {START[sampler.start]}"
+        if sampler.initial
+        else "none",
         "Interest": INTEREST[interest.kind].format(**fields, neighbors=neighbors),
         "Drawn from": DENSITY[draw.density].format(components=draw.components or "up to six"),
         "Interest counts": f"{tempered}{capped}{uniform}",

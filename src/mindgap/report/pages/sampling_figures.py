@@ -1,7 +1,5 @@
 """The figures of a sampling: a curve for one input, a map for two, a matrix of planes for more."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -9,14 +7,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.report.style import CYCLE, GREY, INK, MUTED, TEST, TRAIN, Figure, axis_title, clean, figure
+from mindgap.report.style import (
+    CYCLE,
+    GRAY,
+    INK,
+    MUTED,
+    TEST,
+    TRAIN,
+    Figure,
+    axis_title,
+    clean,
+    figure,
+)
 from mindgap.sampling.box import Box
 from mindgap.sampling.proposal import carried
 from mindgap.sampling.taylor_sampler import TaylorSampler
 
 Numbers = list[float | None]
-MARKS = {  # colour and symbol of the points by why they were chosen
-    "given": ("given", GREY, "diamond"),
+MARKS = {  # color and symbol of the points by why they were chosen
+    "given": ("given", GRAY, "diamond"),
     "start": ("start", TRAIN, "circle"),
     "interest": ("new", TEST, "circle"),
     "failed": ("failed", INK, "x-thin"),
@@ -46,13 +55,23 @@ def cloud_of(sampler: TaylorSampler, interest: Tensor) -> Cloud:
         kinds[kind if kind in MARKS else "interest"].append((one.point, known.get(one.number, 0.0)))
     rows = {name: found for name, found in kinds.items() if found}
     return Cloud(
-        {name: torch.tensor([point for point, _ in found], dtype=torch.float64) for name, found in rows.items()},
-        {name: torch.tensor([value for _, value in found], dtype=torch.float64) for name, found in rows.items()},
+        {
+            name: torch.tensor([point for point, _ in found], dtype=torch.float64)
+            for name, found in rows.items()
+        },
+        {
+            name: torch.tensor([value for _, value in found], dtype=torch.float64)
+            for name, found in rows.items()
+        },
     )
 
 
 def curve(
-    sampler: TaylorSampler, cloud: Cloud, interest: Tensor, names: Sequence[str], outputs: Sequence[str]
+    sampler: TaylorSampler,
+    cloud: Cloud,
+    interest: Tensor,
+    names: Sequence[str],
+    outputs: Sequence[str],
 ) -> Figure:
     """One input: values on the left, interest as a share of its largest on the right, all points below."""
     order = sampler.points[:, 0].argsort()
@@ -73,7 +92,14 @@ def curve(
     for name, (places, heights), dash in densities(sampler, interest):
         mark = {"color": "#7a5ba8", "width": 1.8, "dash": dash}
         hover = f"{name}: %{{y:.3~g}}<extra></extra>"
-        trace = {"type": "scatter", "mode": "lines", "name": name, "x": places, "y": heights, "line": mark}
+        trace = {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "x": places,
+            "y": heights,
+            "line": mark,
+        }
         traces.append({**trace, "yaxis": "y2", "hovertemplate": hover})
     traces += [_rug(row, kind, points) for row, (kind, points) in enumerate(cloud.points.items())]
     low, high = (float(end[0]) for end in sampler.domain.bounds)
@@ -82,11 +108,20 @@ def curve(
     foot = 0.055 * rows
     labels = [MARKS[kind][0] for kind in cloud.points]
     quiet = {"showgrid": False, "zeroline": False}
-    strip = {"domain": [0, foot], "tickvals": list(range(rows)), "ticktext": labels, "range": [rows - 0.4, -0.6]}
+    strip = {
+        "domain": [0, foot],
+        "tickvals": list(range(rows)),
+        "ticktext": labels,
+        "range": [rows - 0.4, -0.6],
+    }
     return figure(
         traces,
         height=470,
-        x={"title": axis_title(clean(names[0])), "range": [low - edge, high + edge], "anchor": "y3"},
+        x={
+            "title": axis_title(clean(names[0])),
+            "range": [low - edge, high + edge],
+            "anchor": "y3",
+        },
         y={"title": axis_title(clean(", ".join(outputs), 60)), "domain": [foot + 0.05, 1]},
         yaxis2={
             "title": axis_title("share of the largest"),
@@ -102,32 +137,49 @@ def curve(
     )
 
 
-def densities(sampler: TaylorSampler, interest: Tensor) -> list[tuple[str, tuple[Numbers, Numbers], str]]:
+def densities(
+    sampler: TaylorSampler, interest: Tensor
+) -> list[tuple[str, tuple[Numbers, Numbers], str]]:
     """Interest and, where one is drawn from, the mixture, over one input; each as a share of its largest."""
     if not len(interest):
         return []
     low, high = (float(end[0]) for end in sampler.domain.bounds)
     grid = torch.linspace(low, high, GRID, dtype=torch.float64)[:, None]
     if sampler.function is not None and sampler.interest.kind == "derivative":
-        heights, name = sampler.interest.anywhere(sampler.function, grid, sampler.seed).detach(), "interest (Df)"
+        heights, name = (
+            sampler.interest.anywhere(sampler.function, grid, sampler.seed).detach(),
+            "interest (Df)",
+        )
     else:
         heights, name = carried(interest, sampler.points, grid, sampler.domain), "interest"
     found = [(name, heights, "dot")]
     if sampler.density.density == "mixture":
         first = ~sampler.found().new  # the points that the first draw was made from
         first = first if bool(first.any()) else torch.ones_like(first)
-        mixture = sampler.density.mixture(sampler.points[first], sampler.density.weights(interest[first]), sampler.seed)
+        mixture = sampler.density.mixture(
+            sampler.points[first], sampler.density.weights(interest[first]), sampler.seed
+        )
         found.append(("mixture density", mixture.log_density(grid).exp(), "solid"))
     x = short(grid[:, 0])
-    return [(name, (x, short(row / row.max() if row.max() > 0 else row)), dash) for name, row, dash in found]
+    return [
+        (name, (x, short(row / row.max() if row.max() > 0 else row)), dash)
+        for name, row, dash in found
+    ]
 
 
-def heat_map(sampler: TaylorSampler, cloud: Cloud, interest: Tensor, names: Sequence[str]) -> Figure:
+def heat_map(
+    sampler: TaylorSampler, cloud: Cloud, interest: Tensor, names: Sequence[str]
+) -> Figure:
     """Two inputs: the weight that points are drawn by over the plane, and all points."""
     (left, bottom), (right, top) = (end.tolist() for end in sampler.domain.bounds)
-    whole = isinstance(sampler.domain, Box)  # elsewhere the border shows the cells, so they are finer
+    whole = isinstance(
+        sampler.domain, Box
+    )  # elsewhere the border shows the cells, so they are finer
     cells = CELLS if whole else 2 * CELLS
-    x, y = (torch.linspace(low, high, cells, dtype=torch.float64) for low, high in ((left, right), (bottom, top)))
+    x, y = (
+        torch.linspace(low, high, cells, dtype=torch.float64)
+        for low, high in ((left, right), (bottom, top))
+    )
     traces: list[dict[str, Any]] = []
     if len(interest):
         places = torch.cartesian_prod(y, x).flip(1)
@@ -135,15 +187,31 @@ def heat_map(sampler: TaylorSampler, cloud: Cloud, interest: Tensor, names: Sequ
         weights[~sampler.domain.contains(places)] = torch.nan
         rows = [short(row) for row in weights.view(cells, cells)]
         bar = {"thickness": 12, "title": {"text": "weight", "side": "right", "font": {"size": 12}}}
-        heat = {"type": "heatmap", "x": short(x), "y": short(y), "z": rows, "zmin": 0, "zmax": 1, "colorscale": HEAT}
+        heat = {
+            "type": "heatmap",
+            "x": short(x),
+            "y": short(y),
+            "z": rows,
+            "zmin": 0,
+            "zmax": 1,
+            "colorscale": HEAT,
+        }
         heat["zsmooth"] = "best" if whole else False
         hover = "weight %{z:.3~g}<extra></extra>"
         traces.append({**heat, "colorbar": bar, "hoverongaps": False, "hovertemplate": hover})
     traces += [dots(kind, points[:, 0], points[:, 1], 7) for kind, points in cloud.points.items()]
     quiet = {"showgrid": False, "zeroline": False}
     edges = (0.02 * (right - left), 0.02 * (top - bottom))
-    across = {"title": axis_title(clean(names[0])), "range": [left - edges[0], right + edges[0]], **quiet}
-    upward = {"title": axis_title(clean(names[1])), "range": [bottom - edges[1], top + edges[1]], **quiet}
+    across = {
+        "title": axis_title(clean(names[0])),
+        "range": [left - edges[0], right + edges[0]],
+        **quiet,
+    }
+    upward = {
+        "title": axis_title(clean(names[1])),
+        "range": [bottom - edges[1], top + edges[1]],
+        **quiet,
+    }
     return figure(traces, height=520, x=across, y=upward)
 
 
@@ -153,7 +221,7 @@ def short(values: Tensor) -> Numbers:
 
 
 def _rug(row: int, kind: str, points: Tensor) -> dict[str, Any]:
-    name, colour, _ = MARKS[kind]
+    name, color, _ = MARKS[kind]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -162,21 +230,21 @@ def _rug(row: int, kind: str, points: Tensor) -> dict[str, Any]:
         "x": short(points[:, 0]),
         "y": [row] * len(points),
         "yaxis": "y3",
-        "marker": {"symbol": "line-ns", "size": 13, "line": {"color": colour, "width": 1.5}},
+        "marker": {"symbol": "line-ns", "size": 13, "line": {"color": color, "width": 1.5}},
         "hovertemplate": f"{name} point at %{{x:.5~g}}<extra></extra>",
     }
 
 
 def dots(kind: str, x: Tensor, y: Tensor, size: float) -> dict[str, Any]:
     """Points of a kind over two inputs."""
-    name, colour, symbol = MARKS[kind]
-    edge = {"color": colour if "thin" in symbol or "open" in symbol else "#ffffff", "width": 1.2}
+    name, color, symbol = MARKS[kind]
+    edge = {"color": color if "thin" in symbol or "open" in symbol else "#ffffff", "width": 1.2}
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
         "x": short(x),
         "y": short(y),
-        "marker": {"color": colour, "symbol": symbol, "size": size, "opacity": 0.9, "line": edge},
+        "marker": {"color": color, "symbol": symbol, "size": size, "opacity": 0.9, "line": edge},
         "hovertemplate": f"{name}: %{{x:.4~g}}, %{{y:.4~g}}<extra></extra>",
     }

@@ -3,23 +3,28 @@
 The charts of a study's table: lines or bars with their intervals, maps, planes and surfaces.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mindgap.core.errors import UnknownNameError
-from mindgap.core.files import write_whole
-from mindgap.core.plain import ordered, restored
-from mindgap.core.registry import find
+from mindgap.core import UnknownNameError, find, ordered, restored, write_whole
 from mindgap.core.spec import Words
 from mindgap.report import html, wording
 from mindgap.report.pages.surface import surface_figure, surface_words
 from mindgap.report.pages.surface_still import surface_still
 from mindgap.report.sections.label_variance.figures import plane_figure
-from mindgap.report.style import CYCLE, Chart, Figure, axis_title, band, clean, figure, line, whiskers
+from mindgap.report.style import (
+    CYCLE,
+    Chart,
+    Figure,
+    axis_title,
+    band,
+    clean,
+    figure,
+    line,
+    whiskers,
+)
 from mindgap.runs.results import table_of
 
 DASHES = ("solid", "dash", "dot")
@@ -59,16 +64,16 @@ def _scale(kind: Any) -> dict[str, Any]:
 
 
 def _study_map(chart: Mapping[str, Any]) -> Figure:
-    """A colour map of numbers above and below zero: blue is lower, red is higher, grey is no change."""
+    """A color map of numbers above and below zero: blue is lower, red is higher, gray is no change."""
     trace: dict[str, Any] = {"type": "heatmap"} | {key: list(chart[key]) for key in ("x", "y", "z")}
     trace |= {"colorscale": "RdBu", "zmid": 0, "colorbar": {"thickness": 12}}
     x, y = _axes(chart)
     return figure([trace], height=440, x=x, y=y, showlegend=False)
 
 
-def _study_lines(row: Mapping[str, Any], colour: str, dash: str) -> list[dict[str, Any]]:
+def _study_lines(row: Mapping[str, Any], color: str, dash: str) -> list[dict[str, Any]]:
     name, x, y = clean(str(row.get("name", ""))), list(row.get("x", ())), list(row.get("y", ()))
-    curve = line(name, x, y, colour, dash) | {
+    curve = line(name, x, y, color, dash) | {
         "mode": row["mode"] if row.get("mode") in MODES else "lines+markers",
         "legendgroup": name,
         "name": name,
@@ -77,7 +82,10 @@ def _study_lines(row: Mapping[str, Any], colour: str, dash: str) -> list[dict[st
     if not row.get("low") or not row.get("high"):
         return [curve]
     edge = [*row["high"], *reversed(row["low"])]
-    filled = band([*x, *reversed(x)], edge, colour, name) | {"legendgroup": name, "showlegend": False}
+    filled = band([*x, *reversed(x)], edge, color, name) | {
+        "legendgroup": name,
+        "showlegend": False,
+    }
     return [filled, curve]
 
 
@@ -94,7 +102,7 @@ def _study_bars(chart: Mapping[str, Any]) -> Figure:
     return figure(traces, height=height, x=x, y=y, showlegend=len(traces) > 1, barmode="group")
 
 
-def _bars(row: Mapping[str, Any], colour: str, lying: bool) -> dict[str, Any]:
+def _bars(row: Mapping[str, Any], color: str, lying: bool) -> dict[str, Any]:
     names, values = list(row.get("x", ())), list(row.get("y", ()))
     along, across = ("y", "x") if lying else ("x", "y")
     trace: dict[str, Any] = {
@@ -103,7 +111,7 @@ def _bars(row: Mapping[str, Any], colour: str, lying: bool) -> dict[str, Any]:
         "name": clean(str(row.get("name", ""))),
         along: names,
         across: values,
-        "marker": {"color": colour},
+        "marker": {"color": color},
     }
     if row.get("low") and row.get("high"):
         above = [high - value for high, value in zip(row["high"], values, strict=True)]
@@ -122,14 +130,18 @@ def study_page(results: Mapping[str, Any], path: str | os.PathLike[str]) -> Path
 
 def study_html(results: Mapping[str, Any]) -> str:
     """The page as text."""
-    results = restored(ordered(results, "results"))  # a file read as bare JSON holds infinities as words
+    results = restored(
+        ordered(results, "results")
+    )  # a file read as bare JSON holds infinities as words
     charts = results["table"].get("charts", ())
     return html.render(
         "study.html",
         title=str(results["table"]["title"]),
         words=_words(str(results["study"])),
         table=table_of(results),
-        charts=[_chart(k, chart) for k, chart in enumerate(charts) if chart.get("kind") != "gallery"],
+        charts=[
+            _chart(k, chart) for k, chart in enumerate(charts) if chart.get("kind") != "gallery"
+        ],
         galleries=[chart for chart in charts if chart.get("kind") == "gallery"],
         expected=results.get("expected", {}),
         trials=_trials(results.get("trials", ())),
@@ -149,9 +161,17 @@ def _chart(place: int, chart: Mapping[str, Any]) -> Chart:
     names = ", ".join(str(row.get("name", "")) for row in chart.get("series", ()))
     alt = f"{title}: {chart.get('y_label', '')} against {chart.get('x_label', '')} for {names}."
     caption = "Bands and bars are the intervals of the table." if _has_intervals(chart) else ""
-    more: dict[str, Any] = {"alt": alt, "caption": caption, "wide": chart.get("wide", True) is not False}
+    more: dict[str, Any] = {
+        "alt": alt,
+        "caption": caption,
+        "wide": chart.get("wide", True) is not False,
+    }
     if chart.get("kind") == "surface":
-        more |= {"alt": f"{title}. {surface_words(chart)}", "caption": TURN, "still": surface_still(chart)}
+        more |= {
+            "alt": f"{title}. {surface_words(chart)}",
+            "caption": TURN,
+            "still": surface_still(chart),
+        }
     return Chart(key=f"chart-{place}", title=title, figure=study_chart(chart), **more)
 
 
@@ -160,17 +180,23 @@ def _has_intervals(chart: Mapping[str, Any]) -> bool:
 
 
 def _trials(trials: Any) -> dict[str, Any]:
-    counts = {status: sum(trial["status"] == status for trial in trials) for status in ("done", "failed", "missing")}
+    counts = {
+        status: sum(trial["status"] == status for trial in trials)
+        for status in ("done", "failed", "missing")
+    }
     errors = list(dict.fromkeys(trial["error"] for trial in trials if trial.get("error")))
     return {"total": len(trials), "errors": errors, **counts}
 
 
 def _provenance(results: Mapping[str, Any]) -> dict[str, str]:
     cost = results.get("cost", {})
-    times = {"Time in workers": "wall_seconds", "Processor time": "cpu_seconds"} if cost else {}
+    times = {"Time in workers": "wall_seconds", "CPU time": "cpu_seconds"} if cost else {}
     return {
         "Study": str(results["study"]),
-        **{wording.title(str(name)): wording.cell(value) for name, value in results.get("fields", {}).items()},
+        **{
+            wording.title(str(name)): wording.cell(value)
+            for name, value in results.get("fields", {}).items()
+        },
         **{words: wording.seconds(float(cost.get(name, 0.0))) for words, name in times.items()},
         **{str(name): wording.cell(found) for name, found in results.get("versions", {}).items()},
         **({"Code": str(results["code"])} if results.get("code") else {}),

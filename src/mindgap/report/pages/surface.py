@@ -1,26 +1,25 @@
-"""The chart kind ``surface``: a height over two numbers, in colours, with a coloured floor and places marked on it.
+"""The chart kind ``surface``: a height over two numbers, in colors, with a colored floor and places marked on it.
 
-``{"kind": "surface", "x": […], "y": […], "z": [[…]]}`` with ``z[row][column]`` at ``y[row]`` and ``x[column]``; it may
-carry ``color`` (another map of that shape; else the height), ``floor`` (a map for the plane below), ``marks`` (each
-with ``x``, ``y``, ``name`` and ``color``), ``top`` (heights above it are cut off) and the labels ``x_label``,
-``y_label``, ``z_label``, ``color_label`` and ``floor_label``.
+``{"kind": "surface", "x": […], "y": […], "z": [[…]]}`` with ``z[row][column]`` at ``y[row]`` and
+``x[column]``; it may carry ``color`` (another map of that shape; else the height), ``floor`` (a map
+for the plane below), ``marks`` (each with ``x``, ``y``, ``name`` and ``color``), ``top`` (heights
+above it are cut off) and the labels ``x_label``, ``y_label``, ``z_label``, ``color_label`` and
+``floor_label``.
 
 A surface as data for Plotly, to be turned by hand.
 """
-
-from __future__ import annotations
 
 import bisect
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mindgap.core.errors import InputError
-from mindgap.report.style import CYCLE, FONT, GREY, INK, LINE, MUTED, Figure, clean
+from mindgap.core import InputError
+from mindgap.report.style import CYCLE, FONT, GRAY, INK, LINE, MUTED, Figure, clean
 
 Chart = Mapping[str, Any]
 Scale = Sequence[tuple[float, str]]
-SCALE: Scale = (  # Viridis: even in lightness, also in grey and to every kind of colour vision
+SCALE: Scale = (  # Viridis: even in lightness, also in gray and to every kind of color vision
     (0.0, "#440154"),
     (0.25, "#3b528b"),
     (0.5, "#21918c"),
@@ -37,12 +36,14 @@ def surface_words(chart: Chart) -> str:
     """What the chart shows, for those who cannot see it."""
     check_surface(chart)
     parts = [
-        f"{what} {chart.get(f'{key}_label', '')} from {_short(min(values))} to {_short(max(values))}"
-        for key, what in (("z", "height"), ("color", "colour"), ("floor", "colour of the floor"))
+        f"{what} {chart.get(f'{key}_label', '')} from {_short(min(values))} to "
+        f"{_short(max(values))}"
+        for key, what in (("z", "height"), ("color", "color"), ("floor", "color of the floor"))
         if (values := finite(chart.get(key)))
     ]
     marks = [
-        f"{mark.get('name', '')} at {_short(mark['x'])}, {_short(mark['y'])}, height {_short(height_at(chart, mark))}"
+        f"{mark.get('name', '')} at {_short(mark['x'])}, {_short(mark['y'])}, height "
+        f"{_short(height_at(chart, mark))}"
         for mark in chart.get("marks", ())
     ]
     over = f"Surface over {chart.get('x_label', 'x')} and {chart.get('y_label', 'y')}: {'; '.join(parts)}."
@@ -59,8 +60,10 @@ def check_surface(chart: Chart) -> None:
         widths = {len(row) for row in table or ()}
         if min(wanted) < 2 or (len(table or ()), widths) != (wanted[0], {wanted[1]}):
             raise InputError(
-                f"{name} of a surface must hold one row for each of y and one entry for each of x, at least two, got "
-                f"{len(table or ())} rows for {wanted[0]} and widths {sorted(widths)} for {wanted[1]}. Mend the chart."
+                f"{name} of a surface must hold one row for each of y and one entry for each of "
+                "x, at least two, got "
+                f"{len(table or ())} rows for {wanted[0]} and widths {sorted(widths)} for "
+                f"{wanted[1]}. Mend the chart."
             )
     if not finite(chart["z"]):
         raise InputError("z of a surface must hold a finite number, got none. Leave the chart out.")
@@ -85,9 +88,13 @@ def levels(chart: Chart) -> tuple[float, float, float]:
 
 
 def visible(chart: Chart, name: str) -> tuple[float, float]:
-    """Least and largest number of a map where the surface is drawn: what its colours have to tell apart."""
+    """Least and largest number of a map where the surface is drawn: what its colors have to tell apart."""
     top = levels(chart)[1]
-    pairs = [pair for rows in zip(chart["z"], chart[name], strict=True) for pair in zip(*rows, strict=True)]
+    pairs = [
+        pair
+        for rows in zip(chart["z"], chart[name], strict=True)
+        for pair in zip(*rows, strict=True)
+    ]
     found = [value for height, value in pairs if known(height) and height <= top and known(value)]
     return min(found, default=0.0), max(found, default=1.0)
 
@@ -115,15 +122,23 @@ def surface_figure(chart: Chart) -> Figure:
     """The surface as data for Plotly."""
     check_surface(chart)
     _, high, base = levels(chart)
-    words = {name: clean(str(chart.get(f"{name}_label", "")), 60) for name in ("x", "y", "z", "color", "floor")}
+    words = {
+        name: clean(str(chart.get(f"{name}_label", "")), 60)
+        for name in ("x", "y", "z", "color", "floor")
+    }
     traces = [_surface(chart, words)]
     traces += [_floor(chart, words, base)] if chart.get("floor") else []
-    traces += [trace for k, mark in enumerate(chart.get("marks", ())) for trace in _mark(chart, mark, k)]
+    traces += [
+        trace for k, mark in enumerate(chart.get("marks", ())) for trace in _mark(chart, mark, k)
+    ]
     room = 0.04 * (high - base)
     scene = {
         "xaxis": _axis(words["x"]),
         "yaxis": _axis(words["y"]),
-        "zaxis": {**_axis(words["z"]), "range": [base - room / 4, high if "top" in chart else high + room]},
+        "zaxis": {
+            **_axis(words["z"]),
+            "range": [base - room / 4, high if "top" in chart else high + room],
+        },
         "aspectmode": "manual",
         "aspectratio": {"x": 1, "y": 1, "z": TALL},
         "camera": {"eye": EYE, "center": {"x": 0, "y": 0, "z": -0.18}},
@@ -153,10 +168,22 @@ def _surface(chart: Chart, words: Mapping[str, str]) -> dict[str, Any]:
         "type": "surface",
         **{name: list(chart[name]) for name in ("x", "y", "z")},
         "surfacecolor": chart.get("color") or chart["z"],
-        **dict(zip(("cmin", "cmax"), visible(chart, "color" if chart.get("color") else "z"), strict=True)),
+        **dict(
+            zip(
+                ("cmin", "cmax"),
+                visible(chart, "color" if chart.get("color") else "z"),
+                strict=True,
+            )
+        ),
         "colorscale": [list(stop) for stop in SCALE],
         "colorbar": _bar(words["color"] or words["z"], 0.76),
-        "lighting": {"ambient": 0.78, "diffuse": 0.5, "specular": 0.06, "roughness": 0.9, "fresnel": 0.05},
+        "lighting": {
+            "ambient": 0.78,
+            "diffuse": 0.5,
+            "specular": 0.06,
+            "roughness": 0.9,
+            "fresnel": 0.05,
+        },
         "lightposition": {"x": -2000, "y": -1000, "z": 8000},
         "contours": {name: {"highlight": False} for name in ("x", "y", "z")},
         "hovertemplate": "<br>".join(lines) + "<extra></extra>",
@@ -187,22 +214,35 @@ def _floor(chart: Chart, words: Mapping[str, str], base: float) -> dict[str, Any
 
 def _mark(chart: Chart, mark: Chart, place: int) -> list[dict[str, Any]]:
     """A line from the floor to the top, and a dot where it meets the surface."""
-    colour, name = str(mark.get("color") or CYCLE[place % len(CYCLE)]), clean(str(mark.get("name", "")), 60)
+    color, name = (
+        str(mark.get("color") or CYCLE[place % len(CYCLE)]),
+        clean(str(mark.get("name", "")), 60),
+    )
     _, high, base = levels(chart)
     height = min(height_at(chart, mark), high)
-    common = {"type": "scatter3d", "legendgroup": f"mark {place}", "name": name, "hoverinfo": "name"}
+    common = {
+        "type": "scatter3d",
+        "legendgroup": f"mark {place}",
+        "name": name,
+        "hoverinfo": "name",
+    }
     upright = {"x": [mark["x"]] * 2, "y": [mark["y"]] * 2, "z": [base, high]}
     dots = {"x": [mark["x"]] * 2, "y": [mark["y"]] * 2, "z": [base, height]}
-    ring = {"color": colour, "size": 5, "line": {"color": "#ffffff", "width": 1}}
+    ring = {"color": color, "size": 5, "line": {"color": "#ffffff", "width": 1}}
     return [
-        {**common, **upright, "mode": "lines", "line": {"color": colour, "width": 7}},
+        {**common, **upright, "mode": "lines", "line": {"color": color, "width": 7}},
         {**common, **dots, "mode": "markers", "marker": ring, "showlegend": False},
     ]
 
 
 def _axis(title: str) -> dict[str, Any]:
-    quiet = {"gridcolor": LINE, "zerolinecolor": LINE, "linecolor": GREY, "backgroundcolor": "#ffffff"}
-    spikes = {"spikecolor": GREY, "spikethickness": 1, "spikesides": False}
+    quiet = {
+        "gridcolor": LINE,
+        "zerolinecolor": LINE,
+        "linecolor": GRAY,
+        "backgroundcolor": "#ffffff",
+    }
+    spikes = {"spikecolor": GRAY, "spikethickness": 1, "spikesides": False}
     return {"title": {"text": title, "font": {"size": 13, "color": MUTED}}, **quiet, **spikes}
 
 

@@ -1,6 +1,4 @@
-"""A still picture of a surface, as SVG: what pages show without scripts or without WebGL."""
-
-from __future__ import annotations
+"""A still image of a surface, as SVG: what pages show without scripts or without WebGL."""
 
 import dataclasses
 import functools
@@ -24,16 +22,16 @@ from mindgap.report.pages.surface import (
     levels,
     visible,
 )
-from mindgap.report.style import CYCLE, FONT, GREY, MUTED
+from mindgap.report.style import CYCLE, FONT, GRAY, MUTED
 
 WIDTH, HEIGHT = 760, 520
-MOST = 48  # cells each way that a picture of this size can show
+MOST = 48  # cells each way that a image of this size can show
 Point = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """Parallel projection of the box onto the picture, seen from where the live chart begins."""
+    """Parallel projection of the box onto the image, seen from where the live chart begins."""
 
     chart: Chart
 
@@ -42,11 +40,13 @@ class View:
         return levels(self.chart)
 
     def __call__(self, x: float, y: float, z: float) -> Point:
-        """Where a point of the chart falls in the picture."""
+        """Where a point of the chart falls in the image."""
         across, away, up = self._turned(x, y, z)
         tilt = math.atan2(EYE["z"], math.hypot(EYE["x"], EYE["y"]))
         size = 320.0
-        return WIDTH / 2 + size * across, HEIGHT / 2 - size * (up * math.cos(tilt) + away * math.sin(tilt))
+        return WIDTH / 2 + size * across, HEIGHT / 2 - size * (
+            up * math.cos(tilt) + away * math.sin(tilt)
+        )
 
     def away(self, x: float, y: float, z: float) -> float:
         """How far behind the middle a point lies; what is far must be drawn first."""
@@ -54,7 +54,10 @@ class View:
 
     def _turned(self, x: float, y: float, z: float) -> tuple[float, float, float]:
         _, high, base = self._levels
-        side, front = (_unit(value, self.chart[name][0], self.chart[name][-1]) for name, value in (("x", x), ("y", y)))
+        side, front = (
+            _unit(value, self.chart[name][0], self.chart[name][-1])
+            for name, value in (("x", x), ("y", y))
+        )
         angle = math.atan2(EYE["y"], EYE["x"])
         away = -(side * math.cos(angle) + front * math.sin(angle))
         across = -side * math.sin(angle) + front * math.cos(angle)
@@ -63,11 +66,11 @@ class View:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One face of the picture."""
+    """One face of the image."""
 
     away: float
     outline: str
-    colour: str
+    color: str
 
 
 def surface_still(chart: Chart) -> Markup:
@@ -75,8 +78,13 @@ def surface_still(chart: Chart) -> Markup:
     check_surface(chart)
     view, (_, high, base) = View(chart), levels(chart)
     cells = _cells(chart, "floor", FLOOR_SCALE, view, base) if chart.get("floor") else []
-    cells += sorted(_cells(chart, "color" if chart.get("color") else "z", SCALE, view), key=lambda cell: -cell.away)
-    shapes = [f'<path d="{cell.outline}" fill="{cell.colour}" stroke="{cell.colour}"/>' for cell in cells]
+    cells += sorted(
+        _cells(chart, "color" if chart.get("color") else "z", SCALE, view),
+        key=lambda cell: -cell.away,
+    )
+    shapes = [
+        f'<path d="{cell.outline}" fill="{cell.color}" stroke="{cell.color}"/>' for cell in cells
+    ]
     for place, mark in enumerate(chart.get("marks", ())):
         shapes += _mark(chart, mark, place, view, base, high)
     frame = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" aria-hidden="true" xmlns="http://www.w3.org/2000/svg">'
@@ -85,7 +93,9 @@ def surface_still(chart: Chart) -> Markup:
     return Markup(f"{frame}{words}{drawn}{_labels(chart, view, base)}</g></svg>")  # noqa: S704  (ours, words escaped)
 
 
-def _cells(chart: Chart, key: str, scale: Scale, view: View, flat: float | None = None) -> list[Cell]:
+def _cells(
+    chart: Chart, key: str, scale: Scale, view: View, flat: float | None = None
+) -> list[Cell]:
     """The faces of a map whose four corners are known and not all above the top; all at one height if ``flat``."""
     (low, high), top = visible(chart, key), levels(chart)[1]
     rows, columns = (list(itertools.pairwise(_some(len(chart[name])))) for name in ("y", "x"))
@@ -96,23 +106,29 @@ def _cells(chart: Chart, key: str, scale: Scale, view: View, flat: float | None 
         tints = [chart[key][i][j] for i, j in corners]
         if not all(known(value) for value in [*heights, *tints]) or min(heights) > top:
             continue
-        points = [(chart["x"][j], chart["y"][i], min(z, top)) for (i, j), z in zip(corners, heights, strict=True)]
-        away, share = sum(view.away(*point) for point in points), (sum(tints) / 4 - low) / ((high - low) or 1.0)
+        points = [
+            (chart["x"][j], chart["y"][i], min(z, top))
+            for (i, j), z in zip(corners, heights, strict=True)
+        ]
+        away, share = (
+            sum(view.away(*point) for point in points),
+            (sum(tints) / 4 - low) / ((high - low) or 1.0),
+        )
         found.append(Cell(away, _path([view(*point) for point in points]), _tint(share, scale)))
     return found
 
 
 def _mark(chart: Chart, mark: Chart, place: int, view: View, base: float, high: float) -> list[str]:
     """A line from the floor to the top, a dot on the surface, and the name above."""
-    colour = html.escape(str(mark.get("color") or CYCLE[place % len(CYCLE)]))
+    color = html.escape(str(mark.get("color") or CYCLE[place % len(CYCLE)]))
     (x, y), (_, end) = view(mark["x"], mark["y"], high), view(mark["x"], mark["y"], base)
     dot = view(mark["x"], mark["y"], min(height_at(chart, mark), high))
     name, above = html.escape(str(mark.get("name", ""))), y - 8 - 16 * place
-    halo = 'stroke="#fff" stroke-width="4" paint-order="stroke"'  # to be read on any colour
+    halo = 'stroke="#fff" stroke-width="4" paint-order="stroke"'  # to be read on any color
     return [
-        f'<path d="M{x:.1f} {y:.1f}V{end:.1f}" stroke="{colour}" stroke-width="3" fill="none"/>',
-        f'<circle cx="{dot[0]:.1f}" cy="{dot[1]:.1f}" r="4.5" fill="{colour}" stroke="#fff" stroke-width="1.2"/>',
-        f'<text x="{x:.0f}" y="{above:.0f}" text-anchor="middle" {halo} fill="{colour}">{name}</text>',
+        f'<path d="M{x:.1f} {y:.1f}V{end:.1f}" stroke="{color}" stroke-width="3" fill="none"/>',
+        f'<circle cx="{dot[0]:.1f}" cy="{dot[1]:.1f}" r="4.5" fill="{color}" stroke="#fff" stroke-width="1.2"/>',
+        f'<text x="{x:.0f}" y="{above:.0f}" text-anchor="middle" {halo} fill="{color}">{name}</text>',
     ]
 
 
@@ -120,7 +136,9 @@ def _labels(chart: Chart, view: View, base: float) -> str:
     """Both axes along the front edges of the floor, with their ends."""
     (x0, x1), (y0, y1) = ((chart[name][0], chart[name][-1]) for name in ("x", "y"))
     corner, right, left = view(x0, y0, base), view(x1, y0, base), view(x0, y1, base)
-    parts = [f'<path d="{_path([left, corner, right], closed=False)}" fill="none" stroke="{GREY}"/>']
+    parts = [
+        f'<path d="{_path([left, corner, right], closed=False)}" fill="none" stroke="{GRAY}"/>'
+    ]
     for end, name, first, last in ((right, "x", x0, x1), (left, "y", y0, y1)):
         way, shift = ("start", 14) if end[0] > corner[0] else ("end", -14)
         x, y = (corner[0] + end[0]) / 2 + shift, (corner[1] + end[1]) / 2 + 22
@@ -143,9 +161,12 @@ def _path(points: Sequence[Point], closed: bool = True) -> str:
 
 
 def _tint(share: float, scale: Scale) -> str:
-    """The colour at a place of a scale, between its two stops."""
+    """The color at a place of a scale, between its two stops."""
     upper = next(k for k in range(1, len(scale)) if share <= scale[k][0] or k == len(scale) - 1)
     (start, first), (end, last) = scale[upper - 1], scale[upper]
     part = min(max((share - start) / (end - start), 0.0), 1.0)
-    mixed = (round((1 - part) * int(first[k : k + 2], 16) + part * int(last[k : k + 2], 16)) for k in (1, 3, 5))
+    mixed = (
+        round((1 - part) * int(first[k : k + 2], 16) + part * int(last[k : k + 2], 16))
+        for k in (1, 3, 5)
+    )
     return "#" + "".join(f"{value:02x}" for value in mixed)

@@ -1,14 +1,12 @@
 """The page of `mindgap weights`: settings, weights, and the samples to look at."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from pathlib import Path
 from typing import Any
 
 from mindgap._version import __version__
-from mindgap.core.files import write_whole
+from mindgap.core import write_whole
 from mindgap.report import html, wording
 from mindgap.report.sections.label_variance.figures import variance_charts
 from mindgap.report.sections.label_variance.summary import Variance
@@ -55,11 +53,15 @@ def settings_in_words(variance: Variance, told: Told) -> dict[str, str]:
     largest = wording.number(float(settings["max_weight"]))
     normalized = "; then divided by the mean weight" if settings["normalize"] == "mean" else ""
     exact = told.recall == 1
-    found = "exactly" if exact else f"approximately: {wording.percent(told.recall)} of the true ones were found"
+    found = (
+        "exactly"
+        if exact
+        else f"approximately: {wording.percent(told.recall)} of the true ones were found"
+    )
     return {
         "Samples": f"{variance.samples:,}, from {told.source}",
-        "Neighbours": f"{variance.k}, the sample itself among them, found {found}",
+        "Neighbors": f"{variance.k}, the sample itself among them, found {found}",
         "Sought in": f"{variance.features}, by {settings['metric']} distance{scale}",
-        "Weights": f"1 where all neighbours carry the same label, {largest} where labels vary most{normalized}",
+        "Weights": f"1 where all neighbors carry the same label, {largest} where labels vary most{normalized}",
         "Suspects": NOISE[settings["noise"]],
     }

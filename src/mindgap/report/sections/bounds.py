@@ -1,7 +1,5 @@
 """The figure of the bounds: what was seen plus the price of generalizing, up to the ceiling."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +13,20 @@ WIDEST = 1.3  # how far beyond the ceiling the axis goes; a vacuous bound may be
 
 
 def bounds_chart(cards: Sequence[Card]) -> Figure | None:
-    """Stacked bars, the tightest bound that holds on top; those broken or vacuous are grey and hatched."""
-    drawn = [card for card in cards if card.defined and 0 < card.result.terms.get("ceiling", 0) < math.inf]
+    """Stacked bars, the tightest bound that holds on top; those broken or vacuous are gray and hatched."""
+    drawn = [
+        card
+        for card in cards
+        if card.defined and 0 < card.result.terms.get("ceiling", 0) < math.inf
+    ]
     if not drawn:
         return None
     drawn.sort(key=lambda card: (not card.guarantees, share(card)))
-    unit = "error rate" if all(card.result.terms["ceiling"] == 1 for card in drawn) else "loss, as a share of the worst"
+    unit = (
+        "error rate"
+        if all(card.result.terms["ceiling"] == 1 for card in drawn)
+        else "loss, as a share of the worst"
+    )
     x = {"title": axis_title(f"bound on the {unit}"), "tickformat": ".0%"}
     return figure(
         [
@@ -41,8 +47,8 @@ def share(card: Card) -> float:
     return float(card.result) / card.result.terms["ceiling"]
 
 
-def _part(cards: Sequence[Card], part: str, name: str, colour: str, grey: str) -> dict[str, Any]:
-    colours = [colour if card.guarantees else grey for card in cards]
+def _part(cards: Sequence[Card], part: str, name: str, color: str, gray: str) -> dict[str, Any]:
+    colors = [color if card.guarantees else gray for card in cards]
     shapes = ["" if card.guarantees else "/" for card in cards]
     return {
         "type": "bar",
@@ -50,7 +56,7 @@ def _part(cards: Sequence[Card], part: str, name: str, colour: str, grey: str) -
         "name": name,
         "y": list(range(len(cards))),
         "x": [card.result.terms.get(part, 0.0) / card.result.terms["ceiling"] for card in cards],
-        "marker": {"color": colours, "pattern": {"shape": shapes, **HATCH}},
+        "marker": {"color": colors, "pattern": {"shape": shapes, **HATCH}},
         "width": 0.6,
         "hovertemplate": f"{name}: %{{x:.2%}}<extra></extra>",
     }

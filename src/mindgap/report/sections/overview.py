@@ -9,9 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mindgap.core.errors import require
-from mindgap.core.result import Result
-from mindgap.core.stats import proportion_interval
+from mindgap.core import Result, proportion_interval, require
 from mindgap.report import wording
 from mindgap.report.parts import Facts, Layers
 from mindgap.report.sections import spread
@@ -53,16 +51,35 @@ def library() -> str:
 
 
 def gap_bar(facts: Facts, gap: Result) -> Figure:
-    """Train error, test error and gap as bars, the last two with the interval."""
+    """Training error, test error and gap as bars, the last two with the interval."""
     value, unit = gap.value or 0.0, "error rate" if facts.rate else "loss"
     below, above = _arms(value, gap)
-    bar = {"type": "bar", "orientation": "h", "width": 0.55, "hovertemplate": "%{y}: %{x:.4~g}<extra></extra>"}
-    unseen = {"y": ["Gap", "Test"], "x": [value, facts.test_error or 0.0], "marker": {"color": [AMBER, TEST]}}
+    bar = {
+        "type": "bar",
+        "orientation": "h",
+        "width": 0.55,
+        "hovertemplate": "%{y}: %{x:.4~g}<extra></extra>",
+    }
+    unseen = {
+        "y": ["Gap", "Test"],
+        "x": [value, facts.test_error or 0.0],
+        "marker": {"color": [AMBER, TEST]},
+    }
     seen = {"y": ["Train"], "x": [facts.train_error], "marker": {"color": TRAIN}}
     arms = {"error_x": whiskers([above, above], [below, below])}
-    x = {"title": axis_title(f"{unit} (bars: {wording.level(gap.interval)} interval)"), "rangemode": "tozero"}
+    x = {
+        "title": axis_title(f"{unit} (bars: {wording.level(gap.interval)} interval)"),
+        "rangemode": "tozero",
+    }
     x |= {"tickformat": ".1~%"} if facts.rate else {}
-    return figure([{**bar, **unseen, **arms}, {**bar, **seen}], height=210, x=x, y=QUIET, showlegend=False, margin=BARE)
+    return figure(
+        [{**bar, **unseen, **arms}, {**bar, **seen}],
+        height=210,
+        x=x,
+        y=QUIET,
+        showlegend=False,
+        margin=BARE,
+    )
 
 
 def _arms(value: float, result: Result) -> tuple[float, float]:
@@ -71,7 +88,9 @@ def _arms(value: float, result: Result) -> tuple[float, float]:
     return max(value - result.interval.low, 0.0), max(result.interval.high - value, 0.0)
 
 
-def training_curve(curves: Sequence[Mapping[str, float]], quantity: str, facts: Facts) -> Figure | None:
+def training_curve(
+    curves: Sequence[Mapping[str, float]], quantity: str, facts: Facts
+) -> Figure | None:
     """Train, validation and test ``quantity`` ("loss" or "error") over the epochs; none if it was not recorded."""
     drawn = {which: series(curves, f"{which}_{quantity}") for which in ARMS}
     traces = [line(which, *found, *ARMS[which]) for which, found in drawn.items() if found[1]]
@@ -79,14 +98,18 @@ def training_curve(curves: Sequence[Mapping[str, float]], quantity: str, facts: 
         return None
     if quantity == "loss":
         y = {"title": axis_title(f"loss ({clean(facts.loss, 40)})"), "rangemode": "tozero"}
-        return figure(traces, height=300, x={"title": axis_title("epoch")}, y=y, shapes=_turn(curves))
+        return figure(
+            traces, height=300, x={"title": axis_title("epoch")}, y=y, shapes=_turn(curves)
+        )
     if facts.test_samples and drawn["test"][1]:
         traces.insert(0, _sampling_band(*drawn["test"], facts.test_samples))
     y = {"title": axis_title("error rate"), "rangemode": "tozero", "tickformat": ".1~%"}
     return figure(traces, height=300, x={"title": axis_title("epoch")}, y=y)
 
 
-def _sampling_band(epochs: Sequence[float], values: Sequence[float], samples: int) -> dict[str, Any]:
+def _sampling_band(
+    epochs: Sequence[float], values: Sequence[float], samples: int
+) -> dict[str, Any]:
     ends = [proportion_interval(round(value * samples), samples) for value in values]
     edge = [*(end.high for end in ends), *(end.low for end in reversed(ends))]
     return band([*epochs, *reversed(epochs)], edge, TEST, "95 % interval") | {"legendrank": 2000}
@@ -103,12 +126,21 @@ def _turn(curves: Sequence[Mapping[str, float]]) -> list[dict[str, Any]]:
         "xanchor": "left",
         "yanchor": "top",
     }
-    return [upright(turn.epoch, dash="dot", colour=MUTED, label={**text, "font": {"size": 11, "color": MUTED}})]
+    return [
+        upright(
+            turn.epoch,
+            dash="dot",
+            color=MUTED,
+            label={**text, "font": {"size": 11, "color": MUTED}},
+        )
+    ]
 
 
 def layer_bars(layers: Layers) -> Figure:
     """One bar a tensor, first layer on top; only the largest where there are very many."""
-    chosen = sorted(sorted(range(len(layers.names)), key=lambda k: -abs(layers.values[k]))[:MOST_TENSORS])
+    chosen = sorted(
+        sorted(range(len(layers.names)), key=lambda k: -abs(layers.values[k]))[:MOST_TENSORS]
+    )
     trace = {
         "type": "bar",
         "orientation": "h",
@@ -119,7 +151,11 @@ def layer_bars(layers: Layers) -> Figure:
         "marker": {"color": TRAIN},
         "hovertemplate": "%{text}: %{x:.4~g}<extra></extra>",
     }
-    y = {**named([layers.names[k] for k in chosen]), "autorange": "reversed", "tickfont": {"size": 12}}
+    y = {
+        **named([layers.names[k] for k in chosen]),
+        "autorange": "reversed",
+        "tickfont": {"size": 12},
+    }
     x = {"title": axis_title(clean(layers.title).lower())}
     return figure([trace], height=90 + 22 * len(chosen), x=x, y=y, showlegend=False, margin=BARE)
 
@@ -150,8 +186,11 @@ def _gap(report: Report) -> list[Chart]:
         Chart(
             key="gap",
             title="Train, test and the gap between them",
-            caption="The interval covers the uncertainty of the test data; the train error of a given model is known.",
-            alt=f"Bar chart: {unit} {train} on train data, {test} on test data.",
+            caption=(
+                "The interval covers the uncertainty of the test data; the training error of a "
+                "given model is known."
+            ),
+            alt=f"Bar chart: {unit} {train} on training data, {test} on test data.",
             figure=gap_bar(report.facts, report.gap),
             wide=True,
         )
@@ -161,7 +200,10 @@ def _gap(report: Report) -> list[Chart]:
 def _curves(report: Report) -> list[Chart]:
     captions = {
         "loss": ("Loss", "One run, evaluated without dropout and the like after every epoch."),
-        "error": ("Error", "The band is the 95 % interval of the test error, from the number of test samples.")
+        "error": (
+            "Error",
+            "The band is the 95 % interval of the test error, from the number of test samples.",
+        )
         if report.facts.test_samples
         else ("Error", "One run."),
     }
@@ -184,9 +226,24 @@ def _bounds(report: Report) -> list[Chart]:
     figure = bounds_chart(report.bounds)
     if figure is None:
         return []
-    values = ", ".join(f"{card.title} {wording.number(card.result.value)}" for card in report.bounds if card.defined)
-    caption = "Beyond 100 % a bound says nothing. Grey and hatched: vacuous, or an assumption is broken."
-    return [Chart(key="bounds", title="Bounds", caption=caption, alt=f"Bar chart: {values}.", figure=figure, wide=True)]
+    values = ", ".join(
+        f"{card.title} {wording.number(card.result.value)}"
+        for card in report.bounds
+        if card.defined
+    )
+    caption = (
+        "Beyond 100 % a bound says nothing. Gray and hatched: vacuous, or an assumption is broken."
+    )
+    return [
+        Chart(
+            key="bounds",
+            title="Bounds",
+            caption=caption,
+            alt=f"Bar chart: {values}.",
+            figure=figure,
+            wide=True,
+        )
+    ]
 
 
 def _layers(report: Report) -> list[Chart]:
@@ -245,4 +302,9 @@ def _classes(report: Report) -> list[Chart]:
         return [errors]
     caption = "Number of mistakes; right answers are left out."
     alt = "Heat map of true against predicted class."
-    return [errors, Chart(key="confusion", title="What is taken for what", caption=caption, alt=alt, figure=matrix)]
+    return [
+        errors,
+        Chart(
+            key="confusion", title="What is taken for what", caption=caption, alt=alt, figure=matrix
+        ),
+    ]

@@ -1,12 +1,9 @@
-"""The hardest samples: those with the largest loss, as pictures, numbers or tokens."""
-
-from __future__ import annotations
+"""The hardest samples: those with the largest loss, as images, numbers or tokens."""
 
 from torch import Tensor
 
-from mindgap.core.split import Inputs
-from mindgap.core.subject import Subject, Which
-from mindgap.ops.images import as_pictures
+from mindgap.core import Inputs, Subject, Which
+from mindgap.ops.images import as_images
 from mindgap.report import wording
 from mindgap.report.parts import Sample
 
@@ -21,7 +18,7 @@ def hardest(subject: Subject, count: int) -> tuple[Sample, ...]:
     if len(order) == 0:
         return ()
     shown = shown_inputs(subject.split(which).take(order).inputs)
-    pictures = as_pictures(shown)
+    images = as_images(shown)
     return tuple(
         Sample(
             index=place,
@@ -30,9 +27,9 @@ def hardest(subject: Subject, count: int) -> tuple[Sample, ...]:
             target=label(subject, subject.targets(which)[place]),
             prediction=label(subject, subject.predictions(which)[place]),
             confidence=_confidence(subject, which, place),
-            picture=pictures[k] if pictures else "",
-            values=() if pictures else row(shown[k]),
-            more=0 if pictures else max(shown[k].numel() - MOST_VALUES, 0),
+            image=images[k] if images else "",
+            values=() if images else row(shown[k]),
+            more=0 if images else max(shown[k].numel() - MOST_VALUES, 0),
         )
         for k, place in enumerate(order.tolist())
     )
@@ -69,4 +66,6 @@ def _confidence(subject: Subject, which: Which, place: int) -> float | None:
 def row(value: Tensor) -> tuple[str, ...]:
     """The first numbers of a sample, or its first tokens."""
     first = value.flatten()[:MOST_VALUES].tolist()
-    return tuple(wording.number(item, 3) if isinstance(item, float) else str(item) for item in first)
+    return tuple(
+        wording.number(item, 3) if isinstance(item, float) else str(item) for item in first
+    )

@@ -3,19 +3,27 @@
 The figures of what lies behind the means: classes, confusions, margins and losses.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mindgap.core.stats import proportion_interval
-from mindgap.core.subject import Subject, Which
+from mindgap.core import Subject, Which, proportion_interval
 from mindgap.report.parts import Classes, Spread
 from mindgap.report.sections.samples import class_name
-from mindgap.report.style import BARE, TEST, TRAIN, Figure, axis_title, clean, figure, line, named, whiskers
+from mindgap.report.style import (
+    BARE,
+    TEST,
+    TRAIN,
+    Figure,
+    axis_title,
+    clean,
+    figure,
+    line,
+    named,
+    whiskers,
+)
 
 BINS = 30
 MOST_IN_CONFUSION = 20  # beyond it the squares are too small to read
@@ -93,14 +101,26 @@ def class_errors(classes: Classes) -> Figure:
         "type": "bar",
         "x": list(range(len(shown))),
         "y": rates,
-        "text": [f"{clean(classes.names[k])}: {classes.wrong[k]} of {classes.total[k]} wrong" for k in shown],
+        "text": [
+            f"{clean(classes.names[k])}: {classes.wrong[k]} of {classes.total[k]} wrong"
+            for k in shown
+        ],
         "textposition": "none",
         "marker": {"color": TEST if classes.which == "test" else TRAIN},
-        "error_y": whiskers([end.high - rate for rate, end in pairs], [rate - end.low for rate, end in pairs]),
+        "error_y": whiskers(
+            [end.high - rate for rate, end in pairs], [rate - end.low for rate, end in pairs]
+        ),
         "hovertemplate": "%{text}<extra></extra>",
     }
-    x = {**named([classes.names[k] for k in shown], LONGEST_CLASS), "title": axis_title("true class")}
-    y = {"title": axis_title("error rate (bars: 95 % interval)"), "tickformat": ".0%", "rangemode": "tozero"}
+    x = {
+        **named([classes.names[k] for k in shown], LONGEST_CLASS),
+        "title": axis_title("true class"),
+    }
+    y = {
+        "title": axis_title("error rate (bars: 95 % interval)"),
+        "tickformat": ".0%",
+        "rangemode": "tozero",
+    }
     return figure([trace], height=320, x=x, y=y, showlegend=False, margin=BARE)
 
 
@@ -116,7 +136,10 @@ def confusion(classes: Classes) -> Figure | None:
     if not classes.confusion:
         return None
     places = list(range(len(classes.names)))
-    counts = [[None if i == j else count for j, count in enumerate(row)] for i, row in enumerate(classes.confusion)]
+    counts = [
+        [None if i == j else count for j, count in enumerate(row)]
+        for i, row in enumerate(classes.confusion)
+    ]
     names = [clean(name) for name in classes.names]
     trace = {
         "type": "heatmap",
@@ -138,22 +161,43 @@ def confusion(classes: Classes) -> Figure | None:
         "range": [-0.5, len(places) - 0.5],
     }
     y = {**tick, "title": axis_title("true class"), "range": [len(places) - 0.5, -0.5]}
-    return figure([trace], height=320, x={**tick, "title": axis_title("predicted class")}, y=y, margin=BARE)
+    return figure(
+        [trace], height=320, x={**tick, "title": axis_title("predicted class")}, y=y, margin=BARE
+    )
 
 
 def spread_lines(spread: Spread) -> Figure:
     """Share of train and test samples in every bin, with the standard error of the share."""
-    middles = [(low + high) / 2 for low, high in zip(spread.edges[:-1], spread.edges[1:], strict=True)]
+    middles = [
+        (low + high) / 2 for low, high in zip(spread.edges[:-1], spread.edges[1:], strict=True)
+    ]
     traces = []
-    for name, counts, colour in (("train", spread.train, TRAIN), ("test", spread.test, TEST)):
+    for name, counts, color in (("train", spread.train, TRAIN), ("test", spread.test, TEST)):
         total = sum(counts)
         if total:
             shares = [count / total for count in counts]
             errors = [math.sqrt(share * (1 - share) / total) for share in shares]
-            trace = line(name, middles, shares, colour)
+            trace = line(name, middles, shares, color)
             trace["line"]["shape"] = "hvh"
-            trace["error_y"] = {"type": "data", "array": errors, "color": colour, "thickness": 1, "width": 0}
-            traces.append(trace | {"hovertemplate": f"{name}: %{{y:.1%}} near %{{x:.3~g}}<extra></extra>"})
+            trace["error_y"] = {
+                "type": "data",
+                "array": errors,
+                "color": color,
+                "thickness": 1,
+                "width": 0,
+            }
+            traces.append(
+                trace | {"hovertemplate": f"{name}: %{{y:.1%}} near %{{x:.3~g}}<extra></extra>"}
+            )
     label = "margin (difference of logits)" if spread.quantity == "margin" else "loss of a sample"
-    y = {"title": axis_title("share of samples (± 1 s.e.)"), "tickformat": ".0%", "rangemode": "tozero"}
-    return figure(traces, height=300, x={"title": axis_title(label), "zeroline": True, "zerolinewidth": 2}, y=y)
+    y = {
+        "title": axis_title("share of samples (± 1 s.e.)"),
+        "tickformat": ".0%",
+        "rangemode": "tozero",
+    }
+    return figure(
+        traces,
+        height=300,
+        x={"title": axis_title(label), "zeroline": True, "zerolinewidth": 2},
+        y=y,
+    )

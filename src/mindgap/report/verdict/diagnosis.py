@@ -1,17 +1,19 @@
 """Which kind of case this is: the thresholds, and the order in which they are asked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mindgap.bounds.held_out import TOLERATED
-from mindgap.core.result import Interval, Result
+from mindgap.core import Interval, Result
 from mindgap.report.parts import Facts, Tone
 
-NOTABLE_GAP = 0.02  # two points: about what another seed or another split moves, so nobody should act on less
+NOTABLE_GAP = (
+    0.02  # two points: about what another seed or another split moves, so nobody should act on less
+)
 CLEAR_GAP = 0.005  # half a point: one lucky test sample moves a lower end that lies closer to zero
 SERIOUS_GAP = 0.05  # from here on the model in use will feel unlike the model in training
-HIGH_TRAIN_ERROR = 0.3  # share of the best constant answer's error: seven tenths should at least be learnt
+HIGH_TRAIN_ERROR = (
+    0.3  # share of the best constant answer's error: seven tenths should at least be learned
+)
 
 KINDS: Mapping[str, tuple[str, Tone]] = {
     "diverged": ("Training diverged", "bad"),
@@ -49,5 +51,5 @@ def _measured_kind(facts: Facts, size: float, interval: Interval) -> str:
 
 
 def underfits(facts: Facts) -> bool:
-    """Whether the model leaves too much of what the best constant answer gets wrong on its own train data."""
+    """Whether the model leaves too much of what the best constant answer gets wrong on its own training data."""
     return facts.baseline > 0 and facts.train_error > HIGH_TRAIN_ERROR * facts.baseline

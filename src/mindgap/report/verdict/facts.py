@@ -3,8 +3,6 @@
 What the training curves show.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -12,15 +10,14 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mindgap.core.loss import align
-from mindgap.core.subject import Subject
+from mindgap.core import Subject, align
 from mindgap.ops.models.parameters import count
 from mindgap.ops.samples import overlap
 from mindgap.report.parts import Facts
 
 
 def facts_of(subject: Subject, stopped: str = "") -> Facts:
-    """Sizes, errors, the best constant answer's error and the overlap of test and train data."""
+    """Sizes, errors, the best constant answer's error and the overlap of test and training data."""
     tested = subject.test is not None
     return Facts(
         name=subject.name,
@@ -41,7 +38,7 @@ def facts_of(subject: Subject, stopped: str = "") -> Facts:
 
 
 def baseline(subject: Subject) -> float:
-    """The train error of the best constant answer: commonest class, commonest labels, or mean target."""
+    """The training error of the best constant answer: commonest class, commonest labels, or mean target."""
     targets = subject.targets("train")
     if subject.task == "classification":
         return 1 - int(torch.bincount(targets.cpu()).max()) / len(targets)
@@ -57,12 +54,12 @@ def _constant_losses(subject: Subject, targets: Tensor) -> Tensor:
     return subject.loss(mean.reshape(align(outputs, targets).shape), targets)
 
 
-RISE = 0.05  # a loss wobbles by a few per cent from epoch to epoch
+RISE = 0.05  # a loss wobbles by a few percent from epoch to epoch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Turn:
-    """Where a loss on unseen data was lowest, before it rose while the train loss fell."""
+    """Where a loss on unseen data was lowest, before it rose while the training loss fell."""
 
     which: str
     epoch: int
@@ -72,13 +69,15 @@ class Turn:
 
 def series(curves: Sequence[Mapping[str, float]], name: str) -> tuple[list[float], list[float]]:
     """Epochs and values of one curve, without the epochs in which it was not evaluated or not finite."""
-    found = [(row.get("epoch", float(k + 1)), row[name]) for k, row in enumerate(curves) if name in row]
+    found = [
+        (row.get("epoch", float(k + 1)), row[name]) for k, row in enumerate(curves) if name in row
+    ]
     kept = [(epoch, value) for epoch, value in found if math.isfinite(value)]
     return [epoch for epoch, _ in kept], [value for _, value in kept]
 
 
 def turning_point(curves: Sequence[Mapping[str, float]]) -> Turn | None:
-    """The epoch of the lowest validation (else test) loss, if it has clearly risen since and the train loss fell."""
+    """The epoch of the lowest validation (else test) loss, if it has clearly risen since and the training loss fell."""
     which = "validation" if series(curves, "validation_loss")[1] else "test"
     epochs, values = series(curves, f"{which}_loss")
     train = dict(zip(*series(curves, "train_loss"), strict=True))

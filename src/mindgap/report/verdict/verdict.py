@@ -3,14 +3,12 @@
 The sentences of a verdict; each is empty where it has nothing to say.
 """
 
-from __future__ import annotations
-
 import collections
 import math
 from collections.abc import Mapping, Sequence
 
 from mindgap.bounds.held_out import TOLERATED
-from mindgap.core.result import Result
+from mindgap.core import Result
 from mindgap.report import wording
 from mindgap.report.parts import Card, Facts, Verdict
 from mindgap.report.verdict.advice import advise
@@ -26,10 +24,10 @@ def stop(facts: Facts) -> str:
 
 
 def leak(facts: Facts) -> str:
-    """That test samples stand in the train data."""
+    """That test samples stand in the training data."""
     if not facts.overlap:
         return ""
-    share = f"{wording.percent(facts.overlap)} of the test samples stand, with the same target, in the train data"
+    share = f"{wording.percent(facts.overlap)} of the test samples stand, with the same target, in the training data"
     if facts.overlap <= TOLERATED:
         return f"{share}; so few may be natural duplicates, but look at them."
     return f"{share}, so the gap below is too small and no bound on held-out data holds."
@@ -43,7 +41,9 @@ def _gap_sentence(facts: Facts, gap: Result) -> str:
     size = f"The gap between test and train {'error' if facts.rate else 'loss'} is {wording.gap(facts, gap.value)}"
     if gap.interval is None or not math.isfinite(gap.interval.high):
         return f"{size}, from {wording.count(facts.test_samples, 'test sample')}: too few for an interval."
-    ends = f"with {wording.level(gap.interval)} confidence between {wording.ends(facts, gap.interval)}"
+    ends = (
+        f"with {wording.level(gap.interval)} confidence between {wording.ends(facts, gap.interval)}"
+    )
     return f"{size}, {ends} (from {wording.count(facts.test_samples, 'test sample')})."
 
 
@@ -54,14 +54,16 @@ def shortage(facts: Facts, gap: Result) -> str:
         return "One test sample has no spread; a few hundred give a first interval."
     return (
         "The interval reaches from next to nothing to a gap worth acting on; about "
-        f"{wording.count(needed - facts.test_samples, 'more test sample')} ({needed:,} in all) would settle it."
+        f"{wording.count(needed - facts.test_samples, 'more test sample')} ({needed:,} in all) "
+        "would settle it."
     )
 
 
 def samples_needed(facts: Facts, gap: Result) -> int | None:
-    """Test samples at which the interval would end on one side of what :mod:`mindgap.report.verdict.diagnosis` asks for.
+    """Test samples at which the interval would decide the diagnosis.
 
-    A half width shrinks with the square root of the number of samples; the gap is taken to stay what it is.
+    A half width shrinks with the square root of the number of samples; the gap is taken to stay
+    what it is.
     """
     if gap.value is None or gap.interval is None or not math.isfinite(gap.interval.high):
         return None
@@ -71,23 +73,27 @@ def samples_needed(facts: Facts, gap: Result) -> int | None:
 
 
 def train(facts: Facts) -> str:
-    """That the train error is high, beside what a constant answer would get."""
+    """That the training error is high, beside what a constant answer would get."""
     if not underfits(facts):
         return ""
     verb = "is wrong on" if facts.rate else "has a loss of"
-    end = " of the train samples" if facts.rate else " on the train data"
-    constant = "Always giving the commonest answer" if facts.rate else "Always answering with the mean target"
+    end = " of the training samples" if facts.rate else " on the training data"
+    constant = (
+        "Always giving the commonest answer"
+        if facts.rate
+        else "Always answering with the mean target"
+    )
     return (
         f"{constant} {verb} {wording.error(facts, facts.baseline)}{end}, this model "
-        f"{verb} {wording.error(facts, facts.train_error)}: it has not learnt enough yet."
+        f"{verb} {wording.error(facts, facts.train_error)}: it has not learned enough yet."
     )
 
 
 def bound(facts: Facts, cards: Sequence[Card]) -> str:
     """What the tightest bound guarantees that is valid and says something.
 
-    Bounds of one basis have a fixed order, so taking the smallest of them is no choice; taking the smallest over
-    several bases is, and each of these pays its share of the confidence.
+    Bounds of one basis have a fixed order, so taking the smallest of them is no choice; taking the
+    smallest over several bases is, and each of these pays its share of the confidence.
     """
     bounds = [card for card in cards if card.result.family == "bound"]
     holding = [card for card in bounds if card.guarantees_model]
@@ -120,14 +126,15 @@ def _guarantee(facts: Facts, card: Card, bases: int) -> str:
 
 
 def rise(curves: Sequence[Mapping[str, float]]) -> str:
-    """That the loss on unseen data rose again while the train loss fell."""
+    """That the loss on unseen data rose again while the training loss fell."""
     turn = turning_point(curves)
     if turn is None:
         return ""
     return (
-        f"The {turn.which} loss was lowest in epoch {turn.epoch} ({wording.number(turn.lowest)}) and has risen to "
-        f"{wording.number(turn.last)} since, while the train loss went on falling. "
-        "That is a look at the curve, not a choice: choose the epoch on held-out train data."
+        f"The {turn.which} loss was lowest in epoch {turn.epoch} ({wording.number(turn.lowest)}) "
+        "and has risen to "
+        f"{wording.number(turn.last)} since, while the training loss went on falling. "
+        "That is a look at the curve, not a choice: choose the epoch on held-out training data."
     )
 
 
@@ -143,7 +150,9 @@ def failure(cards: Sequence[Card]) -> str:
 MOST_SENTENCES = 5  # a verdict that needs more is not one
 
 
-def judge(facts: Facts, gap: Result, cards: Sequence[Card], curves: Sequence[Mapping[str, float]]) -> Verdict:
+def judge(
+    facts: Facts, gap: Result, cards: Sequence[Card], curves: Sequence[Mapping[str, float]]
+) -> Verdict:
     """The verdict on a subject from its facts, its gap, its measured cards and its training curves."""
     kind = kind_of(facts, gap)
     label, tone = KINDS[kind]
@@ -170,21 +179,21 @@ def judge(facts: Facts, gap: Result, cards: Sequence[Card], curves: Sequence[Map
 
 HEADLINES: Mapping[str, str] = {
     "diverged": "Training diverged, so what follows is about an unfinished model.",
-    "leak": "These test data cannot judge the model: {overlap} of them stand in its train data.",
+    "leak": "These test data cannot judge the model: {overlap} of them stand in its training data.",
     "over-fitting": "This model over-fits: {unseen}, but {seen}.",
     "mild over-fitting": "This model over-fits a little: {unseen}, {seen}.",
     "under-fitting": "This model under-fits: {seen}.",
     "undecided": "There are too few test samples to tell whether this model over-fits.",
     "no test data": "The gap cannot be measured: there are no test data.",
-    "easier test data": "The test data look easier than the train data: {unseen}, {seen}.",
-    "fine": "What this model learnt carries over: {unseen}, {seen}.",
+    "easier test data": "The test data look easier than the training data: {unseen}, {seen}.",
+    "fine": "What this model learned carries over: {unseen}, {seen}.",
 }
 
 
 def headline(kind: str, facts: Facts) -> str:
     """The one sentence that a reader in a hurry takes away."""
     return HEADLINES[kind].format(
-        seen=_rate(facts, facts.train_error, "its train data"),
+        seen=_rate(facts, facts.train_error, "its training data"),
         unseen=_rate(facts, facts.test_error or 0.0, "unseen data"),
         overlap=wording.percent(facts.overlap),
     )

@@ -1,15 +1,20 @@
 """Batch size against generalization gap on the embedded digits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Self
 
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.stats import holm, mean_interval, paired, spearman
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import (
+    Recipe,
+    Record,
+    Study,
+    Table,
+    Trial,
+    holm,
+    mean_interval,
+    option,
+    paired,
+    spearman,
+)
 from mindgap.data import digits
 from mindgap.data.noise import label_noise
 from mindgap.nets import MLP
@@ -24,11 +29,12 @@ class BatchSizeGap(Study):
 
     Formula: $\mathrm{gap}(B) = \mathrm{err}_{test}(w_B) - \mathrm{err}_{train}(w_B)$
 
-    Reading: Keskar et al. report that large batches generalize worse. A large batch takes fewer steps in the same
-    number of epochs and so fits less; the rows of equal steps are the control for that.
+    Reading: Keskar et al. report that large batches generalize worse. A large batch takes fewer
+    steps in the same number of epochs and so fits less; the rows of equal steps are the control for
+    that.
 
-    Assumes: An MLP 64-64-10 with SGD on the 8×8 digits. A share of all labels, train and test, is wrong, so that
-    memorising is possible and costs something.
+    Assumes: An MLP 64-64-10 with SGD on the 8×8 digits. A share of all labels, train and test, is
+    wrong, so that memorizing is possible and costs something.
 
     >>> len(BatchSizeGap().trials())
     12
@@ -38,18 +44,28 @@ class BatchSizeGap(Study):
     cites = ("keskar2017large",)
 
     seeds: int = option(20, help="number of paired seeds", low=2)
-    epochs: int = option(200, help="passes over the train data at equal epochs", low=1)
-    learning_rate: float = option(0.05, help="step size of SGD; at 0.1 some seeds of batch size 16 do not fit", above=0)
-    noise: float = option(0.1, help="share of the labels, train and test, that are made wrong", low=0, below=1)
+    epochs: int = option(200, help="passes over the training data at equal epochs", low=1)
+    learning_rate: float = option(
+        0.05, help="step size of SGD; at 0.1 some seeds of batch size 16 do not fit", above=0
+    )
+    noise: float = option(
+        0.1, help="share of the labels, train and test, that are made wrong", low=0, below=1
+    )
     largest: int = option(512, help="largest batch size; sizes are 16, 32, … up to it", low=16)
     reference: int = option(
-        64, help="batch size whose number of steps is the budget of equal steps, to a whole epoch", low=1
+        64,
+        help="batch size whose number of steps is the budget of equal steps, to a whole epoch",
+        low=1,
     )
 
     def trials(self) -> Sequence[Trial]:
         """Every batch size under both budgets; the seeds of one are trained together."""
         sizes = [16 * 2**k for k in range(20) if 16 * 2**k <= self.largest]
-        return [Trial(parameters={"batch_size": size, "budget": budget}) for budget in BUDGETS for size in sizes]
+        return [
+            Trial(parameters={"batch_size": size, "budget": budget})
+            for budget in BUDGETS
+            for size in sizes
+        ]
 
     def run(self, trial: Trial) -> Record:
         """Train all seeds and take the gap of each."""
@@ -68,7 +84,9 @@ class BatchSizeGap(Study):
         )
         steps = -(-len(labels) // recipe.batch_size)
         if trial["budget"] == "steps":
-            recipe = recipe.replace(epochs=round(self.epochs * -(-len(labels) // self.reference) / steps))
+            recipe = recipe.replace(
+                epochs=round(self.epochs * -(-len(labels) // self.reference) / steps)
+            )
         subjects = [member.subject() for member in ensemble(recipe, range(self.seeds))]
         return {
             "steps": steps * recipe.epochs,
@@ -78,14 +96,27 @@ class BatchSizeGap(Study):
         }
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row a batch size and budget, and what the ranks say."""
+        """One row per batch size and budget, and what the ranks say."""
         rows = tuple(_row(trial, record) for trial, record in records)
-        columns = ("budget", "batch size", "steps", "train error", "test error", "gap", "gap low", "gap high")
+        columns = (
+            "budget",
+            "batch size",
+            "steps",
+            "training error",
+            "test error",
+            "gap",
+            "gap low",
+            "gap high",
+        )
         return Table(
             title="Batch size against generalization gap (8×8 digits, noisy labels)",
             columns=columns,
             rows=rows,
-            notes=(CLAIM, *(note for budget in BUDGETS for note in _notes(budget, rows)), *_paired_notes(records)),
+            notes=(
+                CLAIM,
+                *(note for budget in BUDGETS for note in _notes(budget, rows)),
+                *_paired_notes(records),
+            ),
             charts=(_chart(rows),),
         )
 
@@ -97,25 +128,44 @@ class BatchSizeGap(Study):
 def _row(trial: Trial, record: Record) -> tuple[object, ...]:
     gaps = _gaps(record)
     spread = mean_interval(gaps)
-    train, test, gap = (sum(values) / len(values) for values in (record["train_error"], record["test_error"], gaps))
-    return (f"equal {trial['budget']}", trial["batch_size"], record["steps"], train, test, gap, spread.low, spread.high)
+    train, test, gap = (
+        sum(values) / len(values) for values in (record["train_error"], record["test_error"], gaps)
+    )
+    return (
+        f"equal {trial['budget']}",
+        trial["batch_size"],
+        record["steps"],
+        train,
+        test,
+        gap,
+        spread.low,
+        spread.high,
+    )
 
 
 def _gaps(record: Record) -> list[float]:
-    return [test - train for test, train in zip(record["test_error"], record["train_error"], strict=True)]
+    return [
+        test - train
+        for test, train in zip(record["test_error"], record["train_error"], strict=True)
+    ]
 
 
 def _paired_notes(records: Sequence[tuple[Trial, Record]]) -> list[str]:
     """The largest batch against the smallest, seed by seed, with Holm's correction over the budgets."""
     found = []
     for budget in BUDGETS:
-        arms = [(trial["batch_size"], _gaps(record)) for trial, record in records if trial["budget"] == budget]
+        arms = [
+            (trial["batch_size"], _gaps(record))
+            for trial, record in records
+            if trial["budget"] == budget
+        ]
         if len(arms) > 1:
             (small, control), (large, treated) = min(arms), max(arms)
             found.append((budget, small, large, paired(treated, control)))
     corrected = holm([test.p_value for *_, test in found])
     return [
-        f"At equal {budget}, gap at batch size {large} minus gap at {small}: {test.difference:+.4f} {test.interval}, "
+        f"At equal {budget}, gap at batch size {large} minus gap at {small}: "
+        f"{test.difference:+.4f} {test.interval}, "
         f"p = {p_value:.2g} (paired over {test.pairs} seeds, Holm)."
         for (budget, small, large, test), p_value in zip(found, corrected, strict=True)
     ]
@@ -127,7 +177,8 @@ def _notes(budget: str, rows: tuple[tuple[object, ...], ...]) -> list[str]:
         return []
     rank = spearman([float(str(row[1])) for row in chosen], [float(str(row[5])) for row in chosen])
     return [
-        f"At equal {budget} the rank correlation of batch size and mean gap is {rank:+.2f} over {len(chosen)} sizes."
+        f"At equal {budget} the rank correlation of batch size and mean gap is {rank:+.2f} over "
+        f"{len(chosen)} sizes."
     ]
 
 
@@ -137,7 +188,10 @@ def _chart(rows: tuple[tuple[object, ...], ...]) -> dict[str, object]:
         chosen = [row for row in rows if row[0] == f"equal {budget}"]
         names = {"x": 1, "y": 5, "low": 6, "high": 7}
         series.append(
-            {"name": f"equal {budget}", **{key: [row[place] for row in chosen] for key, place in names.items()}}
+            {
+                "name": f"equal {budget}",
+                **{key: [row[place] for row in chosen] for key, place in names.items()},
+            }
         )
     return {
         "kind": "line",

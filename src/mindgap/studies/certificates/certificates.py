@@ -1,6 +1,4 @@
-"""Certificates on MNIST: learnt and initial priors, Gaussian and uniform posteriors, beside the published one."""
-
-from __future__ import annotations
+"""Certificates on MNIST: learned and initial priors, Gaussian and uniform posteriors, beside the published one."""
 
 import functools
 import math
@@ -12,12 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mindgap.core.certificate import Certificate
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.subject import Subject
-from mindgap.core.table import Table
+from mindgap.core import Certificate, Recipe, Record, Study, Subject, Table, Trial, option
 from mindgap.data import mnist
 from mindgap.nets import MLP
 from mindgap.training.certify.job import certify
@@ -36,7 +29,18 @@ COLUMNS = {
     "CPU minutes": "cpu_minutes",
 }
 FIELDS = (
-    *("bound", "error", "error_limit", "kl", "samples", "delta", "draws", "test_error", "prior_error", "prior_bound"),
+    *(
+        "bound",
+        "error",
+        "error_limit",
+        "kl",
+        "samples",
+        "delta",
+        "draws",
+        "test_error",
+        "prior_error",
+        "prior_bound",
+    ),
     "verdict",
 )
 DRAWS = {"gaussian": 4, "uniform": 2}  # passes over the bound data; a uniform draw costs more
@@ -48,15 +52,17 @@ class Certificates(Study):
     Formula: $\mathbb{E}_{w \sim Q} L(w) \le \mathrm{kl}^{-1}\left( \hat p \,\Vert\,
     \frac{\mathrm{KL}(Q \Vert P) + \ln(2\sqrt{n}/\delta)}{n} \right)$
 
-    Reading: A certificate holds for a network whose weights are drawn anew for every answer. With a learnt prior half
-    of the train data train the prior, and the other half bound. The control stands beside it: the prior's mean weights
-    without noise, and the held-out bound (binomial tail) on the same data at the same δ. What a certificate is below
-    that bound is the gain of PAC-Bayes; where it is above, the learnt prior does all the work. With the initial weights
-    as the prior there is no such control, and all train data bound.
+    Reading: A certificate holds for a network whose weights are drawn anew for every answer. With a
+    learned prior half of the training data train the prior, and the other half bound. The control
+    stands beside it: the prior's mean weights without noise, and the held-out bound (binomial tail)
+    on the same data at the same δ. What a certificate is below that bound is the gain of PAC-Bayes;
+    where it is above, the learned prior does all the work. With the initial weights as the prior
+    there is no such control, and all training data bound.
 
-    Assumes: Independent train samples. The convolutional network, its epochs and the scale of the learnt priors were
-    chosen on a hold-out of the prior's half of the train data; the scale around the initial weights was fixed before
-    any certificate was seen. How a posterior is trained needs no such care. Test data only judge.
+    Assumes: Independent training samples. The convolutional network, its epochs and the scale of
+    the learned priors were chosen on a hold-out of the prior's half of the training data; the scale
+    around the initial weights was fixed before any certificate was seen. How a posterior is trained
+    needs no such care. Test data only judge.
 
     >>> len(Certificates().trials())
     3
@@ -64,18 +70,22 @@ class Certificates(Study):
 
     method = ("P1",)
     cites = ("perezortiz2021tighter", "dziugaite2017computing")
-    expected: ClassVar[Mapping[str, float]] = {"CNN, learnt, gaussian": 0.0155}
+    expected: ClassVar[Mapping[str, float]] = {"CNN, learned, gaussian": 0.0155}
 
-    size: int = option(60_000, help="train samples", low=100)
+    size: int = option(60_000, help="training samples", low=100)
     test_size: int = option(10_000, help="test samples", low=10)
-    prior_epochs: int = option(15, help="epochs of the learnt prior", low=1)
-    learnt_epochs: int = option(1, help="epochs of the posterior around a learnt prior", low=0)
-    initial_epochs: int = option(20, help="epochs of the posterior around the initial weights", low=0)
-    delta: float = option(0.05, help="probability with which a certificate may fail", above=0, below=1)
+    prior_epochs: int = option(15, help="epochs of the learned prior", low=1)
+    learned_epochs: int = option(1, help="epochs of the posterior around a learned prior", low=0)
+    initial_epochs: int = option(
+        20, help="epochs of the posterior around the initial weights", low=0
+    )
+    delta: float = option(
+        0.05, help="probability with which a certificate may fail", above=0, below=1
+    )
 
     def trials(self) -> Sequence[Trial]:
-        """Every network and prior; posteriors of one learnt prior share it."""
-        pairs = (("MLP", "learnt"), ("CNN", "learnt"), ("MLP", "initial"))
+        """Every network and prior; posteriors of one learned prior share it."""
+        pairs = (("MLP", "learned"), ("CNN", "learned"), ("MLP", "initial"))
         return [Trial(parameters={"network": network, "prior": prior}) for network, prior in pairs]
 
     def run(self, trial: Trial) -> Record:
@@ -85,48 +95,82 @@ class Certificates(Study):
         recipe = Recipe(train=found.train, **common)  # type: ignore[arg-type]
         began = time.process_time()
         if trial["prior"] == "initial":
-            settings = {"epochs": self.initial_epochs, "learning_rate": 0.03, "batch_size": 256, "scale": 0.05}
-            one = certify(recipe, prior="initial", delta=self.delta, draws=self.size, seed=trial.seed, **settings)  # type: ignore[arg-type]
+            settings = {
+                "epochs": self.initial_epochs,
+                "learning_rate": 0.03,
+                "batch_size": 256,
+                "scale": 0.05,
+            }
+            one = certify(
+                recipe,
+                prior="initial",
+                delta=self.delta,
+                draws=self.size,
+                seed=trial.seed,
+                **settings,  # type: ignore[arg-type]
+            )
             return {"gaussian": _told(one, began)}
         order = torch.randperm(self.size, generator=torch.Generator().manual_seed(trial.seed))
         mine, rest = ((found.inputs[part], found.targets[part]) for part in order.chunk(2))
         fitted = fit(self._prior(recipe, mine), seed=trial.seed, evaluate_every=0)
         subject = Subject(fitted.model, "cross_entropy", mine, found.test)
         spent = time.process_time() - began
-        return {kind: _told(self._learnt(subject, rest, kind, trial.seed), None, spent) for kind in DRAWS}
+        return {
+            kind: _told(self._learned(subject, rest, kind, trial.seed), None, spent)
+            for kind in DRAWS
+        }
 
     def _prior(self, recipe: Recipe, mine: tuple[Tensor, Tensor]) -> Recipe:
-        falling = functools.partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=self.prior_epochs)
-        return recipe.replace(train=mine, test=None, epochs=self.prior_epochs, learning_rate=2e-3, schedule=falling)
+        falling = functools.partial(
+            torch.optim.lr_scheduler.CosineAnnealingLR, T_max=self.prior_epochs
+        )
+        return recipe.replace(
+            train=mine, test=None, epochs=self.prior_epochs, learning_rate=2e-3, schedule=falling
+        )
 
-    def _learnt(self, subject: Subject, rest: tuple[Tensor, Tensor], kind: Any, seed: int) -> Certificate:
+    def _learned(
+        self, subject: Subject, rest: tuple[Tensor, Tensor], kind: Any, seed: int
+    ) -> Certificate:
         draws = DRAWS[kind] * len(rest[1])
         return certify(
             subject,
             held_out=rest,
             posterior=kind,
             scale=0.005 * (1 if kind == "gaussian" else math.sqrt(3)),  # boxes of the same variance
-            epochs=self.learnt_epochs,
+            epochs=self.learned_epochs,
             delta=self.delta,
             draws=draws,
             seed=seed,
         )
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row a network, prior and posterior."""
-        rows = tuple(self._row(trial, kind, found) for trial, record in records for kind, found in record.items())
+        """One row per network, prior and posterior."""
+        rows = tuple(
+            self._row(trial, kind, found)
+            for trial, record in records
+            for kind, found in record.items()
+        )
         return Table(
-            title="Certificates of the error on MNIST (kl inverse), with the held-out bound of the prior beside them",
+            title=(
+                "Certificates of the error on MNIST (kl inverse), with the held-out bound of the "
+                "prior beside them"
+            ),
             columns=("network", "prior", "posterior", "published", *COLUMNS),
             rows=rows,
             notes=(
                 *_verdicts(records),
-                "Error: of the random network on the bound samples; its limit includes the Monte-Carlo part, for "
+                "Error: of the random network on the bound samples; its limit includes the "
+                "Monte-Carlo part, for "
                 "which δ' = 0.01 of δ is kept.",
-                "CPU minutes are rounded up and hold the prior's training, which two posteriors share, in each row.",
-                "Published: Pérez-Ortiz et al. (2021), a CNN with a learnt prior, in a setting of its own.",
+                "CPU minutes are rounded up and hold the prior's training, which two posteriors "
+                "share, in each row.",
+                "Published: Pérez-Ortiz et al. (2021), a CNN with a learned prior, in a setting "
+                "of its own.",
             ),
-            charts=tuple(_chart(prior, [row for row in rows if row[1] == prior]) for prior in ("learnt", "initial")),
+            charts=tuple(
+                _chart(prior, [row for row in rows if row[1] == prior])
+                for prior in ("learned", "initial")
+            ),
         )
 
     def _row(self, trial: Trial, kind: str, found: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -136,41 +180,57 @@ class Certificates(Study):
         return (*head, *(told[name] for name in COLUMNS.values()))
 
     def tiny(self) -> Self:
-        """Few pictures, one epoch."""
-        return self.replace(size=600, test_size=100, prior_epochs=1, learnt_epochs=1, initial_epochs=1)
+        """Few images, one epoch."""
+        return self.replace(
+            size=600, test_size=100, prior_epochs=1, learned_epochs=1, initial_epochs=1
+        )
 
 
 def _told(found: Certificate, began: float | None, spent: float = 0.0) -> dict[str, Any]:
     seconds = spent + found.cost["cpu_seconds"] if began is None else time.process_time() - began
-    return {**{name: getattr(found, name) for name in FIELDS}, "cpu_minutes": math.ceil(seconds / 60)}
+    return {
+        **{name: getattr(found, name) for name in FIELDS},
+        "cpu_minutes": math.ceil(seconds / 60),
+    }
 
 
 def _verdicts(records: Sequence[tuple[Trial, Record]]) -> list[str]:
     found = [one["verdict"] for _, record in records for one in record.values()]
     kinds = sorted(set(found))
-    return [f"{sum(one == kind for one in found)} of {len(found)} certificates: {kind}." for kind in kinds]
+    return [
+        f"{sum(one == kind for one in found)} of {len(found)} certificates: {kind}."
+        for kind in kinds
+    ]
 
 
 def _chart(prior: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    places = {"certificate": 4, "held-out bound of the prior": 5, "test error": 6, "error on the bound data": 7}
-    shown = {name: place for name, place in places.items() if prior == "learnt" or place != 5}
+    places = {
+        "certificate": 4,
+        "held-out bound of the prior": 5,
+        "test error": 6,
+        "error on the bound data": 7,
+    }
+    shown = {name: place for name, place in places.items() if prior == "learned" or place != 5}
     names = [f"{row[0]}, {row[2]}" for row in rows]
     return {
         "kind": "bar",
         "title": f"Certificate and errors, {prior} prior",
         "x_label": "network and posterior",
         "y_label": "error rate",
-        "series": [{"name": name, "x": names, "y": [row[place] for row in rows]} for name, place in shown.items()],
+        "series": [
+            {"name": name, "x": names, "y": [row[place] for row in rows]}
+            for name, place in shown.items()
+        ],
     }
 
 
 class Shift(nn.Module):
-    """Moves every picture by up to two pixels while training; does nothing otherwise."""
+    """Moves every image by up to two pixels while training; does nothing otherwise."""
 
     far = 2
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Pictures (samples, channels, height, width)."""
+        """Images (samples, channels, height, width)."""
         if not self.training:
             return inputs
         count, _, height, width = inputs.shape
@@ -187,7 +247,15 @@ def _mlp() -> nn.Module:
 def _cnn() -> nn.Module:
     first = (nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2))
     second = (nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
-    return nn.Sequential(Shift(), *first, *second, nn.Linear(512, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 10))
+    return nn.Sequential(
+        Shift(),
+        *first,
+        *second,
+        nn.Linear(512, 128),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Linear(128, 10),
+    )
 
 
 NETWORKS = {"MLP": _mlp, "CNN": _cnn}

@@ -1,7 +1,5 @@
 """How often a certificate fails, on problems whose risk is known."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,19 +8,23 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.certificate import Certificate
-from mindgap.core.checks import generator
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.stats import proportion_interval
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import (
+    Certificate,
+    Recipe,
+    Record,
+    Study,
+    Table,
+    Trial,
+    generator,
+    option,
+    proportion_interval,
+)
 from mindgap.training.certify.job import certify
 
 FEATURES = 5
 NOISE = 0.1  # part of the labels of the half-space that are turned
 SUMS = ("risk", "error", "certificate", "KL")
-PRIORS, POSTERIORS = ("learnt", "initial"), ("gaussian", "uniform")
+PRIORS, POSTERIORS = ("learned", "initial"), ("gaussian", "uniform")
 
 
 def half_space(count: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -33,8 +35,10 @@ def half_space(count: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def coins(count: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Normal inputs, and labels that nothing foretells."""
-    return torch.randn(count, FEATURES, generator=source), torch.randint(0, 2, (count,), generator=source)
+    """Normal inputs, and labels that nothing predicts."""
+    return torch.randn(count, FEATURES, generator=source), torch.randint(
+        0, 2, (count,), generator=source
+    )
 
 
 def half_space_risk(weights: Tensor) -> float:
@@ -52,7 +56,9 @@ def half_space_risk(weights: Tensor) -> float:
     return float((NOISE + (1 - 2 * NOISE) * apart).mean())
 
 
-PROBLEMS: Mapping[str, tuple[Callable[[int, torch.Generator], tuple[Tensor, Tensor]], Callable[[Tensor], float]]] = {
+PROBLEMS: Mapping[
+    str, tuple[Callable[[int, torch.Generator], tuple[Tensor, Tensor]], Callable[[Tensor], float]]
+] = {
     "half-space": (half_space, half_space_risk),
     "coins": (coins, lambda _: 0.5),
 }
@@ -63,11 +69,12 @@ class CertificateCoverage(Study):
 
     Formula: $P\left( \mathbb{E}_{w \sim Q} L(w) > B \right) \le \delta$
 
-    Reading: Every draw is a train set of its own, on which a linear classifier is certified. In the half-space the
-    label tells the side of a plane, with a tenth of the labels turned; the risk of a linear classifier is then known
-    exactly from an angle, and that of the random classifier is its mean over draws from the posterior. Coins are
-    labels that nothing foretells, so every risk is one half. A certificate fails where it is below the risk; at most a
-    part δ may. The control is the error on the bound data, taken as if it were a bound.
+    Reading: Every draw is a training set of its own, on which a linear classifier is certified. In
+    the half-space the label tells the side of a plane, with a tenth of the labels turned; the risk
+    of a linear classifier is then known exactly from an angle, and that of the random classifier is
+    its mean over draws from the posterior. Coins are labels that nothing predicts, so every risk is
+    one half. A certificate fails where it is below the risk; at most a part δ may. The control is
+    the error on the bound data, taken as if it were a bound.
 
     Assumes: Independent samples, which these are.
 
@@ -78,19 +85,21 @@ class CertificateCoverage(Study):
     method = ("P1",)
     cites = ("perezortiz2021tighter", "dziugaite2017computing")
 
-    draws: int = option(1000, help="train sets for every problem, prior and posterior", low=2)
-    block: int = option(50, help="train sets of one trial", low=1)
-    samples: int = option(100, help="samples of a train set", low=10)
-    delta: float = option(0.1, help="probability with which a certificate may fail", above=0, below=1)
+    draws: int = option(1000, help="training sets for every problem, prior and posterior", low=2)
+    block: int = option(50, help="training sets of one trial", low=1)
+    samples: int = option(100, help="samples of a training set", low=10)
+    delta: float = option(
+        0.1, help="probability with which a certificate may fail", above=0, below=1
+    )
 
     def trials(self) -> Sequence[Trial]:
-        """Blocks of train sets, for every problem, prior and posterior."""
+        """Blocks of training sets, for every problem, prior and posterior."""
         cases = itertools.product(PROBLEMS, PRIORS, POSTERIORS, range(0, self.draws, self.block))
         names = ("problem", "prior", "posterior", "first")
         return [Trial(parameters=dict(zip(names, case, strict=True))) for case in cases]
 
     def run(self, trial: Trial) -> Record:
-        """Certify every train set of the block, and compare with the risk."""
+        """Certify every training set of the block, and compare with the risk."""
         seeds = range(trial["first"], min(trial["first"] + self.block, self.draws))
         rows = [self._certified(trial, seed) for seed in seeds]
         sums = {name: math.fsum(row[name] for row in rows) for name in SUMS}
@@ -127,31 +136,49 @@ class CertificateCoverage(Study):
         return {"risk": known, "error": found.error, "certificate": found.bound, "KL": found.kl}
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row a problem, prior and posterior."""
+        """One row per problem, prior and posterior."""
         cases: dict[tuple[str, ...], list[Record]] = {}
         for trial, record in records:
-            cases.setdefault((trial["problem"], trial["prior"], trial["posterior"]), []).append(record)
+            cases.setdefault((trial["problem"], trial["prior"], trial["posterior"]), []).append(
+                record
+            )
         rows = tuple((*case, *_row(blocks)) for case, blocks in cases.items())
         worst = max(row[-2] / row[3] for row in rows)
-        verdict = "none does more often than it may" if worst <= self.delta else "some do more often than they may"
+        verdict = (
+            "none does more often than it may"
+            if worst <= self.delta
+            else "some do more often than they may"
+        )
         return Table(
             title=f"Certificates with δ = {self.delta:g} on draws of problems with known risk",
-            columns=("problem", "prior", "posterior", "draws", *SUMS, "error below risk", "failed", "95 % interval"),
+            columns=(
+                "problem",
+                "prior",
+                "posterior",
+                "draws",
+                *SUMS,
+                "error below risk",
+                "failed",
+                "95 % interval",
+            ),
             rows=rows,
             notes=(
                 f"Failed: the certificate is below the risk of the random classifier; {verdict} "
                 f"(at most {self.delta:.0%} of the draws).",
-                "Risk, error on the bound data, certificate and KL are means over the draws. The risk is exact for a "
-                "classifier and a mean over 4,000 of them for the posterior. The interval is that of Clopper and "
+                "Risk, error on the bound data, certificate and KL are means over the draws. The "
+                "risk is exact for a "
+                "classifier and a mean over 4,000 of them for the posterior. The interval is that "
+                "of Clopper and "
                 "Pearson for the share that fails.",
-                "Control: the share of draws in which the error on the bound data is below the risk, which is how "
+                "Control: the share of draws in which the error on the bound data is below the "
+                "risk, which is how "
                 "often it would fail as a bound.",
             ),
             charts=(_chart(rows),),
         )
 
     def tiny(self) -> Self:
-        """Two train sets a case."""
+        """Two training sets a case."""
         return self.replace(draws=2, block=2, samples=20)
 
 
@@ -163,11 +190,19 @@ def drawn(found: Certificate, count: int, seed: int) -> Tensor:
 
 
 def _row(blocks: Sequence[Record]) -> tuple[Any, ...]:
-    draws, failed, below = (sum(block[name] for block in blocks) for name in ("draws", "failed", "error below"))
+    draws, failed, below = (
+        sum(block[name] for block in blocks) for name in ("draws", "failed", "error below")
+    )
     means = (math.fsum(block[name] for block in blocks) / draws for name in SUMS)
     interval = proportion_interval(failed, draws)
     share = f"{100 * below / draws:.0f} %"
-    return (draws, *means, share, failed, f"[{100 * interval.low:.2f}, {100 * interval.high:.2f}] %")
+    return (
+        draws,
+        *means,
+        share,
+        failed,
+        f"[{100 * interval.low:.2f}, {100 * interval.high:.2f}] %",
+    )
 
 
 def _chart(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
@@ -177,5 +212,8 @@ def _chart(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         "title": "Risk, error on the bound data and certificate, means over the draws",
         "x_label": "problem, prior, posterior",
         "y_label": "error rate",
-        "series": [{"name": name, "x": names, "y": [row[4 + SUMS.index(name)] for row in rows]} for name in SUMS[:3]],
+        "series": [
+            {"name": name, "x": names, "y": [row[4 + SUMS.index(name)] for row in rows]}
+            for name in SUMS[:3]
+        ],
     }

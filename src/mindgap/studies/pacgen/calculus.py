@@ -1,10 +1,8 @@
 """Functions of two numbers, at many places at once: exact derivatives up to the third.
 
-A function takes two tensors of one shape, the first and the second number of every place, and returns its values in
-that shape; the value at a place may depend on that place alone.
+A function takes two tensors of one shape, the first and the second number of every place, and
+returns its values in that shape; the value at a place may depend on that place alone.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import math
@@ -55,16 +53,20 @@ def derivatives(function: Function, places: Tensor) -> Derivatives:
 def third_norm(function: Function, places: Tensor) -> Tensor:
     r"""Operator norm of the third derivative at ``places``: :math:`\max_\theta |D^3 f(\theta, \theta, \theta)|`.
 
-    The largest of it over a convex neighbourhood is the Lipschitz constant of the Hessian there.
+    The largest of it over a convex neighborhood is the Lipschitz constant of the Hessian there.
 
-    >>> round(third_norm(lambda x, y: (x + y) ** 3, torch.zeros(1, 2)).item(), 3)  # 6 · √2³, along the diagonal
+    >>> round(
+    ...     third_norm(lambda x, y: (x + y) ** 3, torch.zeros(1, 2)).item(), 3
+    ... )  # 6 · √2³, along the diagonal
     16.971
     """
     with torch.enable_grad():
         here = [number.clone().requires_grad_() for number in places.detach().unbind(-1)]
         slopes = _by_both(function(*here), here)
         pure = [_by_both(slope, here)[k] for k, slope in enumerate(slopes)]
-        parts = [third.detach() for bend in pure for third in _by_both(bend, here)]  # xxx, xxy, yyx, yyy
+        parts = [
+            third.detach() for bend in pure for third in _by_both(bend, here)
+        ]  # xxx, xxy, yyx, yyy
     angle = torch.arange(ANGLES, dtype=places.dtype, device=places.device) * (math.pi / ANGLES)
     cosine, sine = angle.cos(), angle.sin()
     form = torch.stack([cosine**3, 3 * cosine**2 * sine, 3 * cosine * sine**2, sine**3])
@@ -79,11 +81,13 @@ def _by_both(value: Tensor, here: list[Tensor]) -> list[Tensor]:
     return list(found)
 
 
-def largest_within(values: Tensor, rows: Tensor, columns: Tensor, reach: Callable[[Tensor], Tensor]) -> Tensor:
+def largest_within(
+    values: Tensor, rows: Tensor, columns: Tensor, reach: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Largest entry of a map within reach of each place; ``values[i, j]`` lies at ``rows[i]`` and ``columns[j]``.
 
-    What is within reach is a box: ``reach`` tells its half height from the row's number, its half width from the
-    column's.
+    What is within reach is a box: ``reach`` tells its half height from the row's number, its half
+    width from the column's.
 
     >>> axis = torch.tensor([0.0, 1.0, 2.0])
     >>> values = torch.tensor([[0.0, 0.0, 5.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])

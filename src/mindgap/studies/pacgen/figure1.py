@@ -1,9 +1,8 @@
 """Figure 1 of the PAC-Bayes paper: the loss of a network of two weights, with Ψ, the bound and two optima.
 
-What is drawn of the toy: the surface with Ψ and bound, and the labels that both optima give to the plane.
+What is drawn of the toy: the surface with Ψ and bound, and the labels that both optima give to the
+plane.
 """
-
-from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -12,23 +11,22 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core.errors import InputError
-from mindgap.core.spec import option
-from mindgap.core.stats import proportion_interval
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import InputError, Record, Study, Table, Trial, option, proportion_interval
 from mindgap.ops.variance.by_k import grid_over
 from mindgap.studies.pacgen.optima import SLIGHTLY, landscape, optima
 from mindgap.studies.pacgen.toy import CLOUDS, Toy, scores
 
 DRAWN = 81  # lines of the surface, each way
 CELLS = 61  # lines over the plane of inputs
-COLOURS = {"sharp": "#009E73", "flat": "#D55E00"}  # the paper's green and red, told apart by every eye
+COLORS = {
+    "sharp": "#009E73",
+    "flat": "#D55E00",
+}  # the paper's green and red, told apart by every eye
 ABOVE = 1.0  # the surface is cut off so far above the flat optimum, else its walls would hide the minima
 
 
 def drawing(toy: Toy, lines: int) -> dict[str, Any]:
-    """Maps and samples as plain numbers, rounded for a picture."""
+    """Maps and samples as plain numbers, rounded for a image."""
     pair, grid = optima(toy, lines).pair, grid_over(toy.inputs, CELLS)
     found = landscape(toy, pair, DRAWN)
     chance = toy.margins(pair[:, 0], pair[:, 1], grid.places).sigmoid()
@@ -38,15 +36,22 @@ def drawing(toy: Toy, lines: int) -> dict[str, Any]:
         "top": round(float(toy.losses(pair)[1]) + ABOVE, 2),
         "plane": {"x": _short(grid.x), "y": _short(grid.y)},
         "chance": [_rows(grid.rows(row), 3) for row in chance],
-        "points": [[_short(place), int(label)] for place, label in zip(toy.inputs, toy.labels, strict=True)],
+        "points": [
+            [_short(place), int(label)] for place, label in zip(toy.inputs, toy.labels, strict=True)
+        ],
     }
 
 
 def charts(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One surface and two planes side by side."""
     marks = [
-        {"name": f"{which} optimum", "x": record[which]["place"][0], "y": record[which]["place"][1], "color": colour}
-        for which, colour in COLOURS.items()
+        {
+            "name": f"{which} optimum",
+            "x": record[which]["place"][0],
+            "y": record[which]["place"][1],
+            "color": color,
+        }
+        for which, color in COLORS.items()
     ]
     surface = {
         "kind": "surface",
@@ -60,11 +65,11 @@ def charts(record: Mapping[str, Any]) -> list[dict[str, Any]]:
         "marks": marks,
         "x_label": "w₁",
         "y_label": "w₂",
-        "z_label": "train loss",
+        "z_label": "training loss",
         "color_label": "Ψ",
         "floor_label": "bound (8)",
     }
-    return [surface, *(_plane(record, place, which) for place, which in enumerate(COLOURS))]
+    return [surface, *(_plane(record, place, which) for place, which in enumerate(COLORS))]
 
 
 def _plane(record: Mapping[str, Any], place: int, which: str) -> dict[str, Any]:
@@ -87,7 +92,9 @@ def _plane(record: Mapping[str, Any], place: int, which: str) -> dict[str, Any]:
         "x_label": "first input",
         "y_label": "second input",
         "points": points,
-        "contours": [{"name": "boundary", "z": [[round(value - 0.5, 4) for value in row] for row in chance]}],
+        "contours": [
+            {"name": "boundary", "z": [[round(value - 0.5, 4) for value in row] for row in chance]}
+        ],
     }
 
 
@@ -100,7 +107,7 @@ def _short(values: Tensor, digits: int = 4) -> list[float]:
 
 
 COLUMNS = {
-    "loss": "train loss",
+    "loss": "training loss",
     "trace": "Hessian trace",
     "psi": "Ψ",
     "psi_without_rho": "Ψ, ρ = 0",
@@ -118,18 +125,20 @@ MOST_TRIES = 1000  # seeds looked at for one with two optima
 class PacgenFigure1(Study):
     r"""Figure 1 of the PAC-Bayes paper: loss, Ψ and bound of a five-layer network of two weights, and two optima of it.
 
-    Formula: $\hat L(w) + \frac{m/2 + \sum_i \ln(\tau_i/\sigma_i^*) + \ln(1/\delta)}{\eta} + \frac{\eta}{2n}, \qquad
-    \eta = 39,\ m = 2,\ n = 100,\ \tau_i = |w_i| + \kappa_i$
+    Formula: $\hat L(w) + \frac{m/2 + \sum_i \ln(\tau_i/\sigma_i^*) + \ln(1/\delta)}{\eta} +
+    \frac{\eta}{2n}, \qquad \eta = 39,\ m = 2,\ n = 100,\ \tau_i = |w_i| + \kappa_i$
 
-    Reading: Height is the train loss, colour is Ψ, the floor is the bound. The sharp optimum is the lowest local
-    minimum, the flat one that of the least Hessian trace among those at most 0.1 above it; the seed drawn is the first
-    in which these are two. The paper shows one landscape. Here the share of seeds says how often what it shows is so,
-    and which optimum has the smaller loss on fresh samples. Ψ stands beside itself with ρ = 0 and with no Hessian at
-    all: what the sizes of the weights say alone.
+    Reading: Height is the training loss, color is Ψ, the floor is the bound. The sharp optimum is
+    the lowest local minimum, the flat one that of the least Hessian trace among those at most 0.1
+    above it; the seed drawn is the first in which these are two. The paper shows one landscape.
+    Here the share of seeds says how often what it shows is so, and which optimum has the smaller
+    loss on fresh samples. Ψ stands beside itself with ρ = 0 and with no Hessian at all: what the
+    sizes of the weights say alone.
 
-    Assumes: Neither number is a bound here: cross entropy may exceed 1, τ depends on the data, and the loss is hardly
-    ever convex within κ, as the notes count. ρ is the largest norm of the third derivative on a grid over that
-    neighbourhood. What the paper leaves open of clouds, labels and matrix is told in ``mindgap.studies.pacgen.toy``.
+    Assumes: Neither number is a bound here: cross entropy may exceed 1, τ depends on the data, and
+    the loss is hardly ever convex within κ, as the notes count. ρ is the largest norm of the third
+    derivative on a grid over that neighborhood. What the paper leaves open of clouds, labels and
+    matrix is told in ``mindgap.studies.pacgen.toy``.
 
     >>> len(PacgenFigure1().trials())
     201
@@ -139,13 +148,15 @@ class PacgenFigure1(Study):
     cites = ("wang2018identifying",)
 
     seeds: int = option(200, help="landscapes", low=2)
-    samples: int = option(100, help="train samples of a landscape", low=2)
+    samples: int = option(100, help="training samples of a landscape", low=2)
     fresh: int = option(100_000, help="samples on which the true loss is measured", low=2)
     lines: int = option(301, help="lines of the grid, each way", low=31)
 
     def trials(self) -> Sequence[Trial]:
         """The drawing, and one a landscape."""
-        landscapes = [Trial(parameters={"part": "landscape"}, seed=seed) for seed in range(self.seeds)]
+        landscapes = [
+            Trial(parameters={"part": "landscape"}, seed=seed) for seed in range(self.seeds)
+        ]
         return [Trial(parameters={"part": "drawing"}), *landscapes]
 
     def run(self, trial: Trial) -> Record:
@@ -156,7 +167,10 @@ class PacgenFigure1(Study):
             found = self._pair(seed)
             if "sharp" in found:
                 return {**found, **drawing(self._toy(seed), self.lines), "seed": seed}
-        raise InputError(f"One of {MOST_TRIES} landscapes must have a sharp and a flat optimum, got none. Raise lines.")
+        raise InputError(
+            f"One of {MOST_TRIES} landscapes must have a sharp and a flat optimum, got none. "
+            "Raise lines."
+        )
 
     def _toy(self, seed: int) -> Toy:
         return Toy.draw(self.samples, seed)
@@ -178,7 +192,11 @@ class PacgenFigure1(Study):
         drawn = [record for trial, record in records if trial["part"] == "drawing"]
         every = [record for trial, record in records if trial["part"] == "landscape"]
         pairs = [record for record in every if "sharp" in record]
-        rows = [_row(f"drawn, seed {record['seed']}", which, record[which]) for record in drawn for which in PAIR]
+        rows = [
+            _row(f"drawn, seed {record['seed']}", which, record[which])
+            for record in drawn
+            for which in PAIR
+        ]
         return Table(
             title="PAC-Bayes, Figure 1: a sharp and a flat optimum of a network of two weights",
             columns=("where", "optimum", *COLUMNS.values()),
@@ -198,12 +216,17 @@ def _row(where: str, which: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _over(pairs: Sequence[Record]) -> list[tuple[Any, ...]]:
     """Medians, and the share of landscapes in which the sharp optimum has the larger number, with its interval."""
-    table = torch.tensor([[[pair[which][name] for name in COLUMNS] for which in PAIR] for pair in pairs])
+    table = torch.tensor(
+        [[[pair[which][name] for name in COLUMNS] for which in PAIR] for pair in pairs]
+    )
     middle, higher = table.median(0).values, (table[:, 0] > table[:, 1]).sum(0)
     spans = [proportion_interval(int(count), len(pairs)) for count in higher]
     where = f"{len(pairs)} landscapes"
     return [
-        *((where, f"{which}, median", *row.tolist()) for which, row in zip(PAIR, middle, strict=True)),
+        *(
+            (where, f"{which}, median", *row.tolist())
+            for which, row in zip(PAIR, middle, strict=True)
+        ),
         (where, "sharp is higher in %", *(100 * int(count) / len(pairs) for count in higher)),
         (where, "at least (95 %)", *(100 * span.low for span in spans)),
         (where, "at most (95 %)", *(100 * span.high for span in spans)),
@@ -214,30 +237,45 @@ def _notes(every: Sequence[Record], pairs: Sequence[Record]) -> list[str]:
     counts = sorted(record["minima"] for record in every)
     edge = sum(record["lower_at_edge"] for record in every)
     notes = [
-        f"{len(every)} seeds draw clouds, fixed weights and samples; {counts[len(counts) // 2] if counts else 0} "
-        f"local minima at the median. In {len(pairs)} of them another minimum at most {SLIGHTLY} above the lowest is "
+        f"{len(every)} seeds draw clouds, fixed weights and samples; "
+        f"{counts[len(counts) // 2] if counts else 0} "
+        f"local minima at the median. In {len(pairs)} of them another minimum at most {SLIGHTLY} "
+        "above the lowest is "
         f"flatter; in {edge} the loss is lower still at the edge of the square.",
-        "The paper, of its one landscape: Ψ is high at the sharp optimum compared to the flat one, which has a "
+        "The paper, of its one landscape: Ψ is high at the sharp optimum compared to the flat "
+        "one, which has a "
         "slightly higher loss and a similar bound.",
     ]
     if not pairs:
         return notes
     both = [pair[which] for pair in pairs for which in PAIR]
-    apart = sorted(abs(pair["sharp"]["bound"] - pair["flat"]["bound"]) for pair in pairs)[len(pairs) // 2]
+    apart = sorted(abs(pair["sharp"]["bound"] - pair["flat"]["bound"]) for pair in pairs)[
+        len(pairs) // 2
+    ]
     convex = sum(row["convex"] for row in both)
     held = sum(row["noisy_risk"] <= row["bound"] for row in both)
     dull = sum(abs(row["error"] - 1 / CLOUDS) < DULL for row in both)
-    right = {name: sum(_agrees(pair, name) for pair in pairs) for name in ("psi", "psi_without_rho", "null", "trace")}
+    right = {
+        name: sum(_agrees(pair, name) for pair in pairs)
+        for name in ("psi", "psi_without_rho", "null", "trace")
+    }
     control = _share(sum(pair["other_gap"] < pair["sharp"]["gap"] for pair in pairs), len(pairs))
-    said = ", ".join(f"{COLUMNS[name]} {_share(count, len(pairs))}" for name, count in right.items())
+    said = ", ".join(
+        f"{COLUMNS[name]} {_share(count, len(pairs))}" for name, count in right.items()
+    )
     return [
         *notes,
-        f"The two bounds are {apart:.3f} apart at the median. The loss is convex within κ at {convex} of "
-        f"{len(both)} optima; the true loss under the noise of (9) is below the number called bound at {held}. "
+        f"The two bounds are {apart:.3f} apart at the median. The loss is convex within κ at "
+        f"{convex} of "
+        f"{len(both)} optima; the true loss under the noise of (9) is below the number called "
+        f"bound at {held}. "
         f"At {dull} the labels are wrong as often as those of the larger class alone, a third.",
-        f"The optimum with the lower number has the smaller gap in this share of landscapes: {said}; a coin has 50 %.",
-        f"Whoever picks the lowest train loss picks a large gap. So the control is another minimum at most {SLIGHTLY} "
-        f"above, drawn at random, flat or not: its gap is smaller than the sharp one's in {control}.",
+        "The optimum with the lower number has the smaller gap in this share of landscapes: "
+        f"{said}; a coin has 50 %.",
+        "Whoever picks the lowest training loss picks a large gap. So the control is another "
+        f"minimum at most {SLIGHTLY} "
+        "above, drawn at random, flat or not: its gap is smaller than the sharp one's in "
+        f"{control}.",
     ]
 
 

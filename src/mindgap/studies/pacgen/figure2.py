@@ -1,7 +1,5 @@
 """Figures 2 to 5 of the pacGen paper: gap and Ψ against batch size and learning rate, beside what Ψ must beat."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
@@ -9,11 +7,7 @@ from typing import Self
 import torch
 from torch import nn
 
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.subject import Subject
-from mindgap.core.table import Table
+from mindgap.core import Recipe, Record, Study, Subject, Table, Trial, option
 from mindgap.data.cifar import cifar10
 from mindgap.data.dataset import DataSet
 from mindgap.data.mnist import mnist
@@ -24,7 +18,10 @@ from mindgap.training.fit import Loop
 
 LOADERS: Mapping[str, Callable[[], DataSet]] = {"MNIST": mnist, "CIFAR-10": cifar10}
 RATE = {"MNIST": 0.1, "CIFAR-10": 0.05}
-TARGET = {"MNIST": 0.1, "CIFAR-10": 1.0}  # train loss at which settings are compared a second time
+TARGET = {
+    "MNIST": 0.1,
+    "CIFAR-10": 1.0,
+}  # training loss at which settings are compared a second time
 BATCHES, FACTORS, MIDDLE = (8, 16, 32, 64, 128), (0.25, 0.5, 1.0, 2.0), 32
 
 
@@ -33,14 +30,15 @@ class PacgenFigure2(Study):
 
     Formula: $\mathrm{gap} = L_{test}(w) - L_{train}(w), \qquad \Psi_\kappa(w)$
 
-    Reading: The paper sees the gap and Ψ grow together with the batch size, and as the learning rate shrinks, after the
-    same number of epochs. A setting that takes larger or more steps also fits more and has larger weights. So the rank
-    correlation of the gap with Ψ stands beside those with Ψ without its Hessian, with the weight norm and with the
-    train loss, after the same number of epochs and again at the same train loss.
+    Reading: The paper sees the gap and Ψ grow together with the batch size, and as the learning
+    rate shrinks, after the same number of epochs. A setting that takes larger or more steps also
+    fits more and has larger weights. So the rank correlation of the gap with Ψ stands beside those
+    with Ψ without its Hessian, with the weight norm and with the training loss, after the same
+    number of epochs and again at the same training loss.
 
-    Assumes: The convolutional network of the PyTorch example without dropout, SGD, and a part of the train data, so
-    batches are smaller than the paper's. ``gauss-newton`` is the exact diagonal of such a network. Curvature is taken
-    on a part of the train samples.
+    Assumes: The convolutional network of the PyTorch example without dropout, SGD, and a part of
+    the training data, so batches are smaller than the paper's. ``gauss-newton`` is the exact
+    diagonal of such a network. Curvature is taken on a part of the training samples.
 
     >>> len(PacgenFigure2().trials())
     80
@@ -49,14 +47,16 @@ class PacgenFigure2(Study):
     method = ("P6", "P9")
     cites = ("wang2018identifying", "keskar2017large")
 
-    seeds: int = option(5, help="paired seeds: weights, order and train samples", low=2)
-    samples: int = option(1000, help="train samples; the paper has 60,000 and 50,000", low=50)
+    seeds: int = option(5, help="paired seeds: weights, order and training samples", low=2)
+    samples: int = option(1000, help="training samples; the paper has 60,000 and 50,000", low=50)
     test_samples: int = option(1000, help="test samples", low=50)
     epochs: int = option(30, help="passes at which settings are compared", low=1)
     most_epochs: int = option(
-        90, help="passes after which a setting that has not reached the train loss is left", low=1
+        90,
+        help="passes after which a setting that has not reached the training loss is left",
+        low=1,
     )
-    curvature_samples: int = option(200, help="train samples that curvature is taken on", low=1)
+    curvature_samples: int = option(200, help="training samples that curvature is taken on", low=1)
     probes: int = option(8, help="random directions of Hutchinson's estimate", low=1)
 
     def trials(self) -> Sequence[Trial]:
@@ -69,18 +69,23 @@ class PacgenFigure2(Study):
         ]
 
     def run(self, trial: Trial) -> Record:
-        """Train, and measure along the way, at the end and at the common train loss."""
+        """Train, and measure along the way, at the end and at the common training loss."""
         loop = Loop(self._recipe(trial), [], trial.seed, (), 1)
         wanted, along, near = TARGET[trial["data"]], list[Record](), None
         shown = sorted({1, self.epochs} | {2**k for k in range(8) if 2**k < self.epochs})
         end: Record = {}
-        while loop.epoch < self.epochs or (loop.epoch < self.most_epochs and not reached(near, wanted)):
+        while loop.epoch < self.epochs or (
+            loop.epoch < self.most_epochs and not reached(near, wanted)
+        ):
             loop.advance()
             if loop.stopped:
                 break
             row = loop.history[-1]
             if near is None or distance(row, wanted) < distance(near[0], wanted):
-                near = (row, {name: value.clone() for name, value in loop.model.state_dict().items()})
+                near = (
+                    row,
+                    {name: value.clone() for name, value in loop.model.state_dict().items()},
+                )
             if loop.epoch in shown:
                 along.append({**losses(row), **self._quick(loop, trial)})
             if loop.epoch == self.epochs:
@@ -89,7 +94,13 @@ class PacgenFigure2(Study):
             return {"stopped": loop.stopped, "along": along}
         loop.model.load_state_dict(near[1])
         equal = {**losses(near[0]), **self._all(loop, trial)}
-        return {"stopped": "", "along": along, "epochs": end, "loss": equal, "reached": reached(near, wanted)}
+        return {
+            "stopped": "",
+            "along": along,
+            "epochs": end,
+            "loss": equal,
+            "reached": reached(near, wanted),
+        }
 
     def _recipe(self, trial: Trial) -> Recipe:
         data = LOADERS[trial["data"]]()
@@ -107,8 +118,14 @@ class PacgenFigure2(Study):
         )
 
     def _quick(self, loop: Loop, trial: Trial) -> Record:
-        found = Pacgen().replace(batch_size=trial["batch_size"], draws=1, seed=trial.seed)(self._part(loop))
-        return {"squared-gradient": found.value, "null": found.terms["null"], "norm": found.terms["weight_norm"]}
+        found = Pacgen().replace(batch_size=trial["batch_size"], draws=1, seed=trial.seed)(
+            self._part(loop)
+        )
+        return {
+            "squared-gradient": found.value,
+            "null": found.terms["null"],
+            "norm": found.terms["weight_norm"],
+        }
 
     def _all(self, loop: Loop, trial: Trial) -> Record:
         part, common = self._part(loop), Pacgen().replace(draws=1, seed=trial.seed)
@@ -128,7 +145,9 @@ class PacgenFigure2(Study):
         }
 
     def _part(self, loop: Loop) -> Subject:
-        return Subject(loop.model, "cross_entropy", loop.train.subset(torch.arange(self.curvature_samples)))
+        return Subject(
+            loop.model, "cross_entropy", loop.train.subset(torch.arange(self.curvature_samples))
+        )
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
         """Rank correlations by data set, sweep and budget, and the curves of the figures."""
@@ -137,14 +156,23 @@ class PacgenFigure2(Study):
     def tiny(self) -> Self:
         """Two seeds, hardly any data."""
         return self.replace(
-            seeds=2, samples=60, test_samples=50, epochs=2, most_epochs=2, curvature_samples=20, probes=2
+            seeds=2,
+            samples=60,
+            test_samples=50,
+            epochs=2,
+            most_epochs=2,
+            curvature_samples=20,
+            probes=2,
         )
 
 
 def settings(data: str) -> list[tuple[int, float]]:
     """All batch sizes at the data's own learning rate, then other rates at the middle batch size."""
     rate = RATE[data]
-    return [*((size, rate) for size in BATCHES), *((MIDDLE, rate * factor) for factor in FACTORS if factor != 1)]
+    return [
+        *((size, rate) for size in BATCHES),
+        *((MIDDLE, rate * factor) for factor in FACTORS if factor != 1),
+    ]
 
 
 def network(channels: int, size: int) -> nn.Module:
@@ -158,14 +186,17 @@ def network(channels: int, size: int) -> nn.Module:
 
 def losses(row: Mapping[str, float]) -> Record:
     """What the history says, under the names of a record."""
-    return {name: row[name] for name in ("epoch", "train_loss", "test_loss", "train_error", "test_error")}
+    return {
+        name: row[name]
+        for name in ("epoch", "train_loss", "test_loss", "train_error", "test_error")
+    }
 
 
 def distance(row: Mapping[str, float], wanted: float) -> float:
-    """How far the train loss is from the wanted one, as a ratio."""
+    """How far the training loss is from the wanted one, as a ratio."""
     return abs(math.log(max(row["train_loss"], 1e-12) / wanted))
 
 
 def reached(near: tuple[Mapping[str, float], object] | None, wanted: float) -> bool:
-    """Whether some epoch ended close to the wanted train loss, or below it."""
+    """Whether some epoch ended close to the wanted training loss, or below it."""
     return near is not None and (near[0]["train_loss"] <= 1.1 * wanted)

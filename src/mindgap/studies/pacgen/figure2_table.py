@@ -1,18 +1,14 @@
 """The table and the charts of Figures 2 to 5 of the pacGen paper."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mindgap.core.stats import mean_interval, spearman
-from mindgap.core.study import Record, Trial
-from mindgap.core.table import Table
+from mindgap.core import Record, Table, Trial, mean_interval, spearman
 
 Rows = list[tuple[Trial, Record]]
 SWEEPS = ("batch size", "learning rate")
-BUDGETS = {"epochs": "after the same epochs", "loss": "at the same train loss"}
+BUDGETS = {"epochs": "after the same epochs", "loss": "at the same training loss"}
 RIVALS = {
     "squared-gradient": "Ψ, squared gradients",
     "gauss-newton": "Ψ, true diagonal",
@@ -20,15 +16,19 @@ RIVALS = {
     "rho-only": "Ψ, ρ alone",
     "null": "Ψ, Hessian zero",
     "norm": "weight norm",
-    "train_loss": "train loss",
+    "train_loss": "training loss",
 }
 CLAIM = (
-    "The paper (Figures 2 to 5, no numbers given): gap and Ψ both grow with the batch size and as the learning rate "
-    "shrinks, 'the exact same trend', so rank correlations of +1 are claimed for Ψ with squared gradients."
+    "The paper (Figures 2 to 5, no numbers given): gap and Ψ both grow with the batch size and as "
+    "the learning rate "
+    "shrinks, 'the exact same trend', so rank correlations of +1 are claimed for Ψ with squared "
+    "gradients."
 )
 READ = (
-    "Cells are Spearman's rank correlation with the gap in the loss over the settings of a sweep, mean over seeds and "
-    "95 % interval. 'ρ alone' sets the diagonal to zero and keeps its Lipschitz constant; 'Hessian zero' drops both "
+    "Cells are Spearman's rank correlation with the gap in the loss over the settings of a sweep, "
+    "mean over seeds and "
+    "95 % interval. 'ρ alone' sets the diagonal to zero and keeps its Lipschitz constant; "
+    "'Hessian zero' drops both "
     "and reads the weights alone."
 )
 
@@ -40,7 +40,7 @@ def table(
     targets: Mapping[str, float],
     middle: int,
 ) -> Table:
-    """One row a data set, sweep and quantity."""
+    """One row per data set, sweep and quantity."""
     good = [(trial, record) for trial, record in records if not record["stopped"]]
     rows = tuple(
         row
@@ -49,7 +49,10 @@ def table(
         for row in _rows(data, sweep, _chosen(good, data, sweep, rates, middle))
     )
     return Table(
-        title="Figures 2 to 5 of the pacGen paper: what ranks the gap over batch sizes and learning rates",
+        title=(
+            "Figures 2 to 5 of the pacGen paper: what ranks the gap over batch sizes and "
+            "learning rates"
+        ),
         columns=("data", "sweep", "the gap against", *BUDGETS.values()),
         rows=rows,
         notes=(CLAIM, READ, *_facts(records, good, epochs, targets)),
@@ -70,7 +73,10 @@ def _chosen(rows: Rows, data: str, sweep: str, rates: Mapping[str, float], middl
 
 
 def _rows(data: str, sweep: str, rows: Rows) -> list[tuple[object, ...]]:
-    kept = {"epochs": rows, "loss": [(trial, record) for trial, record in rows if record["reached"]]}
+    kept = {
+        "epochs": rows,
+        "loss": [(trial, record) for trial, record in rows if record["reached"]],
+    }
     quantities: dict[str, Any] = {f"the {sweep} itself": lambda trial, _: trial[_field(sweep)]}
     quantities |= {words: lambda _, found, name=name: found[name] for name, words in RIVALS.items()}
     return [
@@ -97,15 +103,19 @@ def _ranked(rows: Rows, budget: str, of: Any) -> str:
     if len(values) == 1:
         return f"{values[0]:+.2f}"
     spread = mean_interval(values)
-    return f"{sum(values) / len(values):+.2f} [{max(spread.low, -1):.2f}, {min(spread.high, 1):.2f}]"
+    return (
+        f"{sum(values) / len(values):+.2f} [{max(spread.low, -1):.2f}, {min(spread.high, 1):.2f}]"
+    )
 
 
 def gap(found: Mapping[str, float]) -> float:
-    """Test loss minus train loss, as the paper has it."""
+    """Test loss minus training loss, as the paper has it."""
     return found["test_loss"] - found["train_loss"]
 
 
-def _facts(records: Sequence[tuple[Trial, Record]], good: Rows, epochs: int, targets: Mapping[str, float]) -> list[str]:
+def _facts(
+    records: Sequence[tuple[Trial, Record]], good: Rows, epochs: int, targets: Mapping[str, float]
+) -> list[str]:
     notes = []
     for data, wanted in targets.items():
         mine = [record for trial, record in good if trial["data"] == data]
@@ -114,15 +124,22 @@ def _facts(records: Sequence[tuple[Trial, Record]], good: Rows, epochs: int, tar
         if not kept or not ends:
             continue
         notes.append(
-            f"{data}: after {epochs} epochs train losses lie from {min(e['train_loss'] for e in ends):.3g} to "
-            f"{max(e['train_loss'] for e in ends):.3g}. {len(kept)} of {len(mine)} runs were compared at a train loss "
-            f"of about {wanted:g} (the epoch that ended nearest): {min(kept):.3g} to {max(kept):.3g}."
+            f"{data}: after {epochs} epochs training losses lie from "
+            f"{min(e['train_loss'] for e in ends):.3g} to "
+            f"{max(e['train_loss'] for e in ends):.3g}. {len(kept)} of {len(mine)} runs were "
+            "compared at a training loss "
+            f"of about {wanted:g} (the epoch that ended nearest): {min(kept):.3g} to "
+            f"{max(kept):.3g}."
         )
-        closeness = max(abs(e["gauss-newton"] - e["rho-only"]) / abs(e["gauss-newton"]) for e in ends)
+        closeness = max(
+            abs(e["gauss-newton"] - e["rho-only"]) / abs(e["gauss-newton"]) for e in ends
+        )
         notes.append(
             f"{data}: with the paper's γ = ε = 0.1, ρ is from {min(e['rho'] for e in ends):.3g} to "
-            f"{max(e['rho'] for e in ends):.3g}; Ψ with the true diagonal and Ψ with ρ alone differ by at most "
-            f"{100 * closeness:.2g} % of Ψ. Capped weights: {100 * _mean(ends, 'capped'):.2g} %; clipped at zero by "
+            f"{max(e['rho'] for e in ends):.3g}; Ψ with the true diagonal and Ψ with ρ alone "
+            "differ by at most "
+            f"{100 * closeness:.2g} % of Ψ. Capped weights: {100 * _mean(ends, 'capped'):.2g} %; "
+            "clipped at zero by "
             f"Hutchinson's noise: {100 * _mean(ends, 'clipped'):.2g} %."
         )
     stopped = len(records) - len(good)
@@ -136,7 +153,7 @@ def _mean(rows: Sequence[Mapping[str, float]], name: str) -> float:
 def _chart(
     rows: Rows, data: str, sweep: str, quantity: str, rates: Mapping[str, float], middle: int
 ) -> dict[str, object]:
-    """One line a setting over the epochs, mean and interval over seeds."""
+    """One line per setting over the epochs, mean and interval over seeds."""
     chosen, series = _chosen(rows, data, sweep, rates, middle), []
     for value in sorted({trial[_field(sweep)] for trial, _ in chosen}):
         runs = [record["along"] for trial, record in chosen if trial[_field(sweep)] == value]
@@ -144,7 +161,11 @@ def _chart(
         names = ("x", "y", "low", "high")
         lists = {name: [point[place] for point in points] for place, name in enumerate(names)}
         series.append({"name": f"{sweep} {value:g}", **lists})
-    what = {"gap": "test loss − train loss", "squared-gradient": "Ψ, squared gradients", "null": "Ψ, Hessian zero"}
+    what = {
+        "gap": "test loss − training loss",
+        "squared-gradient": "Ψ, squared gradients",
+        "null": "Ψ, Hessian zero",
+    }
     return {
         "kind": "line",
         "title": f"{data}: {what[quantity]} by {sweep}, mean and 95 % interval over seeds",
@@ -159,4 +180,9 @@ def _point(column: list[Mapping[str, float]], quantity: str) -> tuple[float, flo
     values = [gap(found) if quantity == "gap" else found[quantity] for found in column]
     middle = sum(values) / len(values)
     spread = mean_interval(values) if len(values) > 1 else None
-    return column[0]["epoch"], middle, spread.low if spread else middle, spread.high if spread else middle
+    return (
+        column[0]["epoch"],
+        middle,
+        spread.low if spread else middle,
+        spread.high if spread else middle,
+    )

@@ -1,9 +1,8 @@
 """The two optima of the toy that the paper compares, found by a rule that was fixed before Ψ and risk were seen.
 
-All local minima of a function of two numbers that a grid can see, refined by Newton's method, all at once.
+All local minima of a function of two numbers that a grid can see, refined by Newton's method, all
+at once.
 """
-
-from __future__ import annotations
 
 import dataclasses
 
@@ -11,9 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mindgap.core.checks import generator
+from mindgap.core import generator
 from mindgap.ops.curvature.pacgen import pacgen_parts, radii
-from mindgap.studies.pacgen.calculus import Derivatives, Function, derivatives, largest_within, third_norm
+from mindgap.studies.pacgen.calculus import (
+    Derivatives,
+    Function,
+    derivatives,
+    largest_within,
+    third_norm,
+)
 from mindgap.studies.pacgen.toy import LARGEST, Toy, bound8
 
 STEPS = 40  # of Newton's method
@@ -22,9 +27,11 @@ CLOSE = 1e-6  # a further step that is shorter than this means: arrived
 
 
 def grid_minima(values: Tensor) -> Tensor:
-    """Row and column of every entry inside a map that is lower than its eight neighbours, (n, 2).
+    """Row and column of every entry inside a map that is lower than its eight neighbors, (n, 2).
 
-    >>> grid_minima(torch.tensor([[9.0, 9.0, 9.0, 0.0], [9.0, 1.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]])).tolist()
+    >>> grid_minima(
+    ...     torch.tensor([[9.0, 9.0, 9.0, 0.0], [9.0, 1.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]])
+    ... ).tolist()
     [[1, 1]]
     """
     around = F.unfold(values[None, None], 3)[0]
@@ -33,15 +40,21 @@ def grid_minima(values: Tensor) -> Tensor:
     return lower.nonzero() + 1
 
 
-def refined_minima(function: Function, starts: Tensor, low: float, high: float, reach: float) -> Tensor:
+def refined_minima(
+    function: Function, starts: Tensor, low: float, high: float, reach: float
+) -> Tensor:
     """The local minima to which Newton's method leads from ``starts`` (n, 2), the lowest first, (k, 2).
 
-    A start is left out if it does not arrive, leaves the square from ``low`` to ``high``, strays further than ``reach``
-    or ends where the Hessian is not positive definite. Several that end at one place count once.
+    A start is left out if it does not arrive, leaves the square from ``low`` to ``high``, strays
+    further than ``reach`` or ends where the Hessian is not positive definite. Several that end at
+    one place count once.
 
     >>> well = lambda x, y: (x**2 - 1) ** 2 + (y - 0.5 * x) ** 2 + 0.1 * x
     >>> starts = torch.tensor([[0.9, 0.3], [-0.8, -0.2], [-1.1, -0.6]], dtype=torch.float64)
-    >>> [[round(value, 4) for value in place] for place in refined_minima(well, starts, -2, 2, 1).tolist()]
+    >>> [
+    ...     [round(value, 4) for value in place]
+    ...     for place in refined_minima(well, starts, -2, 2, 1).tolist()
+    ... ]
     [[-1.0123, -0.5061], [0.9873, 0.4936]]
     """
     place = starts.clone()
@@ -81,7 +94,9 @@ def _downwards(function: Function, place: Tensor, value: Tensor, step: Tensor) -
             break
         scale = torch.where(higher, scale / 2, scale)
     else:
-        scale = torch.where(function(*(place + scale[:, None] * step).unbind(-1)) <= value, scale, 0.0)
+        scale = torch.where(
+            function(*(place + scale[:, None] * step).unbind(-1)) <= value, scale, 0.0
+        )
     return scale[:, None] * step
 
 
@@ -137,14 +152,18 @@ def optima(toy: Toy, lines: int) -> Optima:
     here = derivatives(toy.loss, places)
     slightly = here.value <= here.value[0] + SLIGHTLY
     flat = int(torch.where(slightly, here.trace, torch.inf).argmin())
-    return Optima(places, int(slightly.sum()) - 1, flat or None, bool(loss.min() < here.value[0] - 1e-9))
+    return Optima(
+        places, int(slightly.sum()) - 1, flat or None, bool(loss.min() < here.value[0] - 1e-9)
+    )
 
 
 def landscape(toy: Toy, pair: Tensor, lines: int) -> Landscape:
     """All three maps; ρ is the largest norm of the third derivative on the grid within κ of a place."""
     half = float(1.5 * (pair[0] - pair[1]).abs().max() + radii(pair).max())
     step = 2 * half / (lines - 1)
-    edge = int(radii(pair.abs().max() + half) / step) + 1  # lines outside the picture that κ reaches to
+    edge = (
+        int(radii(pair.abs().max() + half) / step) + 1
+    )  # lines outside the image that κ reaches to
     number = (torch.arange(lines + 2 * edge, dtype=torch.float64) - edge) * step - half
     x, y = (number + middle for middle in pair.mean(0))
     places = torch.cartesian_prod(y, x).flip(-1)
@@ -152,7 +171,10 @@ def landscape(toy: Toy, pair: Tensor, lines: int) -> Landscape:
     thirds = torch.cat([third_norm(toy.loss, part) for part in parts]).view(len(y), len(x))
     rho = largest_within(thirds, y, x, radii).flatten()
     found = [derivatives(toy.loss, part) for part in parts]
-    loss, diagonal = torch.cat([part.value for part in found]), torch.cat([part.diagonal for part in found])
+    loss, diagonal = (
+        torch.cat([part.value for part in found]),
+        torch.cat([part.diagonal for part in found]),
+    )
     psi = pacgen_parts(places, diagonal, rho).terms.sum(-1)
     bound = bound8(loss, places, diagonal, rho, len(toy.inputs)).bound
     inner = slice(edge, edge + lines)

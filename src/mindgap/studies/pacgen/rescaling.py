@@ -1,19 +1,12 @@
 """Dinh's rescaling of ReLU networks: the Hessian explodes, pacGen and the bound behind it move by a logarithm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Self
 
 import torch
 
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.stats import mean_interval
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.subject import Subject
-from mindgap.core.table import Table
+from mindgap.core import Recipe, Record, Study, Subject, Table, Trial, mean_interval, option
 from mindgap.data import digits
 from mindgap.measures.curvature.pacgen import Pacgen
 from mindgap.nets import MLP
@@ -34,24 +27,39 @@ QUANTITIES = {
     "null": "Ψ, Hessian zero",
     "bound": "bound (8)",
 }
-HEADS = ("factor α", "output moves", "λ max", "trace", "‖w‖", "Ψ, g²", "Ψ, true", "Ψ, H = 0", "bound (8)")
+HEADS = (
+    "factor α",
+    "output moves",
+    "λ max",
+    "trace",
+    "‖w‖",
+    "Ψ, g²",
+    "Ψ, true",
+    "Ψ, H = 0",
+    "bound (8)",
+)
 CLAIM = (
-    "The paper (section 5, no numbers given): for a ReLU network 'the bound only changes approximately with a speed of "
-    "logarithmic factor', while Dinh et al. (2017) make the spectrum of the Hessian as large as they like."
+    "The paper (section 5, no numbers given): for a ReLU network 'the bound only changes "
+    "approximately with a speed of "
+    "logarithmic factor', while Dinh et al. (2017) make the spectrum of the Hessian as large as "
+    "they like."
 )
 
 
 class PacgenRescaling(Study):
     r"""One layer α times larger, the next α times smaller: the same function, what each quantity makes of it.
 
-    Formula: $f(x; \alpha W_1, \alpha b_1, W_2/\alpha) = f(x; W_1, b_1, W_2) \quad \text{for every } \alpha > 0$
+    Formula: $f(x; \alpha W_1, \alpha b_1, W_2/\alpha) = f(x; W_1, b_1, W_2) \quad \text{for every }
+    \alpha > 0$
 
-    Reading: A quantity that changes without limit while the function stays cannot explain generalization by itself.
-    The largest eigenvalue and the trace of the Hessian grow with α², whichever way one goes. Ψ and the bound (8) change
-    by at most a few ln α a weight; that is less, and not nothing: there are thousands of weights.
+    Reading: A quantity that changes without limit while the function stays cannot explain
+    generalization by itself. The largest eigenvalue and the trace of the Hessian grow with α²,
+    whichever way one goes. Ψ and the bound (8) change by at most a few ln α a weight; that is less,
+    and not nothing: there are thousands of weights.
 
-    Assumes: An MLP with ReLU trained on the 8×8 digits. Bound (8) is taken as the paper does for its pictures: with
-    η = √(mn), τ = |w| + κ, the Hessian of the cross entropy and an estimated ρ, so it is no valid bound here.
+    Assumes: An MLP with ReLU trained on the 8×8 digits. Bound (8) is taken as the paper does for
+    its images: with η = √(mn), τ = |w| + κ, the Hessian of the cross entropy and an estimated ρ, so
+    it is no valid bound here.
 
     >>> len(PacgenRescaling().trials())
     5
@@ -62,11 +70,11 @@ class PacgenRescaling(Study):
 
     seeds: int = option(5, help="networks", low=2)
     width: int = option(32, help="hidden units", low=1)
-    epochs: int = option(40, help="passes over the train data", low=1)
+    epochs: int = option(40, help="passes over the training data", low=1)
     decades: int = option(3, help="factors from 10 to minus this to 10 to this", low=1, high=6)
 
     def trials(self) -> Sequence[Trial]:
-        """One network a trial."""
+        """One network per trial."""
         return [Trial(parameters={}, seed=seed) for seed in range(self.seeds)]
 
     def run(self, trial: Trial) -> Record:
@@ -91,7 +99,7 @@ class PacgenRescaling(Study):
         return [10.0 ** (step / 2) for step in range(-2 * self.decades, 2 * self.decades + 1)]
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row a factor, means over networks."""
+        """One row per factor, means over networks."""
         runs = [record["rows"] for _, record in records]
         rows = tuple(
             (
@@ -102,7 +110,9 @@ class PacgenRescaling(Study):
             for column in zip(*runs, strict=True)
         )
         return Table(
-            title="Rescaling the layers of a ReLU network: same function, other numbers (8×8 digits)",
+            title=(
+                "Rescaling the layers of a ReLU network: same function, other numbers (8×8 digits)"
+            ),
             columns=HEADS,
             rows=rows,
             notes=(
@@ -160,7 +170,10 @@ def _notes(runs: Sequence[Sequence[Mapping[str, float]]], weights: int) -> list[
     factor, notes = runs[0][-1]["factor"], []
     for name in ("eigenvalue", "trace", "norm"):
         ratio = [max(low[name], high[name]) / middle[name] for low, middle, high in ends]
-        notes.append(f"{QUANTITIES[name]}: up to {_spread(ratio)} times as large at α = {factor:g} or 1/{factor:g}.")
+        notes.append(
+            f"{QUANTITIES[name]}: up to {_spread(ratio)} times as large at α = {factor:g} or "
+            f"1/{factor:g}."
+        )
     for name in ("squared-gradient", "gauss-newton", "null", "bound"):
         rate = [
             max(abs(low[name] - middle[name]), abs(high[name] - middle[name])) / math.log(factor)
@@ -168,7 +181,9 @@ def _notes(runs: Sequence[Sequence[Mapping[str, float]]], weights: int) -> list[
         ]
         one = rate if name == "bound" else [value / weights for value in rate]
         unit = "" if name == "bound" else " and weight"
-        notes.append(f"{QUANTITIES[name]}: moves by up to {_spread(one)} for each unit of ln α{unit}.")
+        notes.append(
+            f"{QUANTITIES[name]}: moves by up to {_spread(one)} for each unit of ln α{unit}."
+        )
     return notes
 
 
@@ -184,7 +199,9 @@ def _growth(runs: Sequence[Sequence[Mapping[str, float]]]) -> dict[str, object]:
         "y_label": "times its value at α = 1",
         "x_scale": "log",
         "y_scale": "log",
-        "series": [_series(runs, name, lambda row, base, n=name: row[n] / base[n]) for name in QUANTITIES],
+        "series": [
+            _series(runs, name, lambda row, base, n=name: row[n] / base[n]) for name in QUANTITIES
+        ],
     }
 
 
@@ -196,11 +213,16 @@ def _shift(runs: Sequence[Sequence[Mapping[str, float]]], weights: int) -> dict[
         "x_label": "factor α",
         "y_label": "change of Ψ per weight",
         "x_scale": "log",
-        "series": [_series(runs, name, lambda row, base, n=name: (row[n] - base[n]) / weights) for name in names],
+        "series": [
+            _series(runs, name, lambda row, base, n=name: (row[n] - base[n]) / weights)
+            for name in names
+        ],
     }
 
 
-def _series(runs: Sequence[Sequence[Mapping[str, float]]], name: str, of: object) -> dict[str, object]:
+def _series(
+    runs: Sequence[Sequence[Mapping[str, float]]], name: str, of: object
+) -> dict[str, object]:
     columns = [
         [of(row, run[len(run) // 2]) for row, run in zip(column, runs, strict=True)]  # type: ignore[operator]
         for column in zip(*runs, strict=True)

@@ -1,17 +1,16 @@
 """The toy of the PAC-Bayes paper's Appendix A: a five-layer perceptron of two free weights, and its three clouds.
 
-What the paper leaves open is chosen plainly. The means of the three clouds are normal with standard deviation 2, the
-clouds round with standard deviation 0.7 and equally likely. A sample's label is the number of its cloud, binarised at
-the median of the three numbers: the third cloud against the other two. The outputs of the fifth layer are the logits.
-The paper speaks of many local optima, and the scale decides how many there are. So ways to place the two fixed entries
-and their scales were tried on sixteen seeds, and of those that were finished the one with the most local minima was
-taken: a fixed diagonal of standard deviation 10 and free entries up to 30. Labels by a threshold of the density were
-tried first and left, because the network hardly fitted them.
+What the paper leaves open is chosen plainly. The means of the three clouds are normal with standard
+deviation 2, the clouds round with standard deviation 0.7 and equally likely. A sample's label is
+the number of its cloud, binarized at the median of the three numbers: the third cloud against the
+other two. The outputs of the fifth layer are the logits. The paper speaks of many local optima, and
+the scale decides how many there are. So ways to place the two fixed entries and their scales were
+tried on sixteen seeds, and of those that were finished the one with the most local minima was
+taken: a fixed diagonal of standard deviation 10 and free entries up to 30. Labels by a threshold of
+the density were tried first and left, because the network hardly fitted them.
 
 What is said of a place on the toy's loss surface: curvature, Ψ, the bound, and what is true.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import math
@@ -21,19 +20,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mindgap.core.checks import generator, integer
+from mindgap.core import generator, integer
 from mindgap.ops.curvature.pacgen import pacgen_null, pacgen_parts, radii
 from mindgap.studies.pacgen.calculus import derivatives, third_norm
 
 LAYERS, CLOUDS = 5, 3
-MEANS, WIDTH, FIXED = 2.0, 0.7, 10.0  # standard deviations of the means, of a cloud, and of the fixed entries
+MEANS, WIDTH, FIXED = (
+    2.0,
+    0.7,
+    10.0,
+)  # standard deviations of the means, of a cloud, and of the fixed entries
 LARGEST = 30.0  # size of a free weight
 AT_ONCE = 500_000  # places times samples evaluated together
 
 
 @dataclasses.dataclass(frozen=True)
 class Toy:
-    """The clouds, the fixed diagonal of the shared matrix, and the train samples, in double precision."""
+    """The clouds, the fixed diagonal of the shared matrix, and the training samples, in double precision."""
 
     means: Tensor
     fixed: Tensor
@@ -91,8 +94,10 @@ def _samples(means: Tensor, count: int, random: torch.Generator) -> tuple[Tensor
 
 
 ETA, DELTA = 39.0, 0.05  # the paper's η; it does not tell its δ
-BOX = 13  # lines, each way, on which the neighbourhood of a place is searched
-NODES = torch.tensor([-math.sqrt(0.6), 0.0, math.sqrt(0.6)], dtype=torch.float64)  # Gauss and Legendre's three
+BOX = 13  # lines, each way, on which the neighborhood of a place is searched
+NODES = torch.tensor(
+    [-math.sqrt(0.6), 0.0, math.sqrt(0.6)], dtype=torch.float64
+)  # Gauss and Legendre's three
 SHARES = torch.tensor([5.0, 8.0, 5.0], dtype=torch.float64) / 18
 
 
@@ -104,20 +109,27 @@ class Bound8:
     scales: Tensor
 
 
-def bound8(loss: Tensor, weights: Tensor, diagonal: Tensor, lipschitz: Tensor, samples: int) -> Bound8:
+def bound8(
+    loss: Tensor, weights: Tensor, diagonal: Tensor, lipschitz: Tensor, samples: int
+) -> Bound8:
     r"""(8) with :math:`\tau_i = |w_i| + \kappa_i`, where :math:`H_{ii} + \rho \sqrt m \kappa_i / 3 < 0` counts as zero.
 
-    Approximate, as in the paper: τ may not depend on the data, the loss must lie in [0, 1] and be convex within κ.
+    Approximate, as in the paper: τ may not depend on the data, the loss must lie in [0, 1] and be
+    convex within κ.
 
     >>> one = torch.ones(1, 2)
     >>> round(float(bound8(torch.zeros(1), one, 300 * one, torch.zeros(1), samples=100).bound), 4)
     0.5188
     """
     reach, count = radii(weights), weights.shape[-1]
-    stiffness = ETA * (diagonal / 3 + lipschitz.unsqueeze(-1) * math.sqrt(count) * reach / 9).clamp(min=0)
+    stiffness = ETA * (diagonal / 3 + lipschitz.unsqueeze(-1) * math.sqrt(count) * reach / 9).clamp(
+        min=0
+    )
     scales = torch.minimum(stiffness.rsqrt(), reach)
     ratio = ((weights.abs() + reach) / scales).log().sum(-1)
-    return Bound8(loss + (count / 2 + ratio + math.log(1 / DELTA)) / ETA + ETA / (2 * samples), scales)
+    return Bound8(
+        loss + (count / 2 + ratio + math.log(1 / DELTA)) / ETA + ETA / (2 * samples), scales
+    )
 
 
 def scores(toy: Toy, places: Tensor, truth: Toy) -> list[dict[str, Any]]:
@@ -156,6 +168,6 @@ def noisy_loss(toy: Toy, places: Tensor, scales: Tensor) -> Tensor:
 
 
 def _boxes(places: Tensor) -> Tensor:
-    """A grid over the neighbourhood of each place, its edges included: (n, places, 2)."""
+    """A grid over the neighborhood of each place, its edges included: (n, places, 2)."""
     line = torch.linspace(-1, 1, BOX, dtype=places.dtype)
     return places[:, None] + torch.cartesian_prod(line, line) * radii(places)[:, None]

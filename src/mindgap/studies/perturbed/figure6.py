@@ -1,7 +1,5 @@
 """Figures 6 and 7 of the PerturbedOPT paper: a Wide ResNet on CIFAR-10 against plain Adam, dropout and SAM."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Self
@@ -9,10 +7,7 @@ from typing import Self
 import torch
 from torch import nn
 
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import Recipe, Record, Study, Table, Trial, option
 from mindgap.data.cifar import cifar10
 from mindgap.nets.wide_resnet import WideResNet
 from mindgap.studies.perturbed.arms import PUBLISHED, Arm, candidates, parts_of, trained
@@ -21,16 +16,24 @@ from mindgap.studies.perturbed.table import perturbed_table
 OLD = {"learning_rate": 1e-4, "batch_size": 128, "schedule": None}
 OLD_PLAIN = "Adam, published rate"
 NOTES = (
-    "PerturbedOPT as published: Adam with rate 0.0001 and batches of 128, η = 0.01, γ = 10, ε = 1e-5; its control is "
-    "Adam with the same rate and batches. The paper trains for far more steps, so this control is far from fitting.",
-    "All other arms share batches of 64 and a rate that begins at 0.01 and falls by a cosine. It was chosen by the "
-    "validation accuracy of plain Adam on other draws: on 3,000 pictures for 16 epochs (seeds 100 and 101) 42.3 %, "
-    "45.2 % and 50.0 % with 0.001, 0.003 and 0.01; at this study's size (seed 100 alone) 39.6 %, 43.4 % and 46.0 % "
-    "with 0.003, 0.01 and 0.03. The last was not taken although it is best: it fits only 84.5 % of the train pictures "
+    "PerturbedOPT as published: Adam with rate 0.0001 and batches of 128, η = 0.01, γ = 10, ε = "
+    "1e-5; its control is "
+    "Adam with the same rate and batches. The paper trains for far more steps, so this control is "
+    "far from fitting.",
+    "All other arms share batches of 64 and a rate that begins at 0.01 and falls by a cosine. It "
+    "was chosen by the "
+    "validation accuracy of plain Adam on other draws: on 3,000 images for 16 epochs (seeds 100 "
+    "and 101) 42.3 %, "
+    "45.2 % and 50.0 % with 0.001, 0.003 and 0.01; at this study's size (seed 100 alone) 39.6 %, "
+    "43.4 % and 46.0 % "
+    "with 0.003, 0.01 and 0.03. The last was not taken although it is best: it fits only 84.5 % "
+    "of the training images "
     "in time, and the question is what helps a network that fits nearly all.",
-    "'fresh' is the test accuracy after batch normalisation took its statistics anew. PerturbedOPT takes them "
+    "'fresh' is the test accuracy after batch normalization took its statistics anew. "
+    "PerturbedOPT takes them "
     "under perturbed weights, but the network is used without.",
-    "The paper's WRN-58-3 on 50,000 pictures of 32×32 is WRN-10-1 on few pictures of 16×16 here. CIFAR-100 and Tiny "
+    "The paper's WRN-58-3 on 50,000 images of 32×32 is WRN-10-1 on few images of 16×16 here. "
+    "CIFAR-100 and Tiny "
     "ImageNet (Figures 8 and 9) are not covered: their data are not at hand.",
 )
 
@@ -40,12 +43,14 @@ class PerturbedFigure6(Study):
 
     Formula: $w_{t+1} = \mathrm{OPT}\left(w_t, \nabla \hat L(w_t + u_t)\right)$
 
-    Reading: The paper reports that PerturbedOPT lowers train accuracy, raises test accuracy and beats every dropout
-    rate. Its numbers are only drawn. Here every method has three candidate settings, and the one with the best mean
-    validation accuracy is judged on test data, against plain Adam and against the chosen dropout and SAM. A seed fixes
-    the pictures, the first weights and the order of the batches of all arms, so that they are compared pair by pair.
+    Reading: The paper reports that PerturbedOPT lowers training accuracy, raises test accuracy and
+    beats every dropout rate. Its numbers are only drawn. Here every method has three candidate
+    settings, and the one with the best mean validation accuracy is judged on test data, against
+    plain Adam and against the chosen dropout and SAM. A seed fixes the images, the first weights
+    and the order of the batches of all arms, so that they are compared pair by pair.
 
-    Assumes: A small network and few pictures, without augmentation, trained until plain Adam fits nearly all of them.
+    Assumes: A small network and few images, without augmentation, trained until plain Adam fits
+    nearly all of them.
 
     >>> len(PerturbedFigure6().trials())
     60
@@ -54,20 +59,28 @@ class PerturbedFigure6(Study):
     method = ("P7", "P9")
     cites = ("wang2018identifying", "zagoruyko2016wide")
 
-    seeds: int = option(5, help="number of paired seeds, each with its own pictures", low=2)
-    samples: int = option(2_000, help="pictures to train on; the paper has 50,000", low=20)
-    validation_samples: int = option(2_000, help="pictures to choose the settings on", low=10)
-    test_samples: int = option(10_000, help="pictures of the official test part", low=10, high=10_000)
-    epochs: int = option(18, help="passes over the train pictures", low=1)
+    seeds: int = option(5, help="number of paired seeds, each with its own images", low=2)
+    samples: int = option(2_000, help="images to train on; the paper has 50,000", low=20)
+    validation_samples: int = option(2_000, help="images to choose the settings on", low=10)
+    test_samples: int = option(10_000, help="images of the official test part", low=10, high=10_000)
+    epochs: int = option(18, help="passes over the training images", low=1)
     depth: int = option(10, help="depth of the Wide ResNet; the paper has 58", low=10)
     factor: int = option(1, help="its width factor; the paper has 3", low=1)
-    learning_rate: float = option(1e-2, help="first rate of Adam; the published arms have 0.0001", above=0)
+    learning_rate: float = option(
+        1e-2, help="first rate of Adam; the published arms have 0.0001", above=0
+    )
     every: int = option(3, help="epochs between two points of a curve", low=1)
-    shown: int = option(1_000, help="pictures of each part that a point of a curve is taken on", low=1)
+    shown: int = option(
+        1_000, help="images of each part that a point of a curve is taken on", low=1
+    )
 
     def trials(self) -> Sequence[Trial]:
         """Every arm with every seed."""
-        return [Trial(parameters={"arm": arm.name}, seed=seed) for seed in range(self.seeds) for arm in arms()]
+        return [
+            Trial(parameters={"arm": arm.name}, seed=seed)
+            for seed in range(self.seeds)
+            for arm in arms()
+        ]
 
     def run(self, trial: Trial) -> Record:
         """Train one arm."""
@@ -78,16 +91,23 @@ class PerturbedFigure6(Study):
             model=functools.partial(_network, self.depth, self.factor),
             train=parts["train"],
             learning_rate=self.learning_rate,
-            schedule=functools.partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=self.epochs),
+            schedule=functools.partial(
+                torch.optim.lr_scheduler.CosineAnnealingLR, T_max=self.epochs
+            ),
             epochs=self.epochs,
             batch_size=64,
         )
-        changes = {**arm.changes, "model": functools.partial(recipe.model, **arm.changes.get("model", {}))}
-        found: Record = trained(recipe.replace(**changes), arm.remedies, trial.seed, parts, self.every, self.shown)
+        changes = {
+            **arm.changes,
+            "model": functools.partial(recipe.model, **arm.changes.get("model", {})),
+        }
+        found: Record = trained(
+            recipe.replace(**changes), arm.remedies, trial.seed, parts, self.every, self.shown
+        )
         return found
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row an arm, the comparison of the chosen ones, and the curves."""
+        """One row per arm, the comparison of the chosen ones, and the curves."""
         runs: dict[str, dict[int, Record]] = {}
         for trial, record in records:
             runs.setdefault(trial["arm"], {})[trial.seed] = record
@@ -95,14 +115,26 @@ class PerturbedFigure6(Study):
         return perturbed_table(title, arms(), runs, NOTES, fresh=True)
 
     def tiny(self) -> Self:
-        """Two seeds and one epoch on forty pictures."""
-        return self.replace(seeds=2, samples=40, validation_samples=20, test_samples=20, epochs=1, shown=10)
+        """Two seeds and one epoch on forty images."""
+        return self.replace(
+            seeds=2, samples=40, validation_samples=20, test_samples=20, epochs=1, shown=10
+        )
 
 
 def arms() -> tuple[Arm, ...]:
     """Plain Adam, the candidates, and the published settings with their own control."""
-    old = Arm(name="PerturbedOPT, published", method="published", remedies=(PUBLISHED,), changes=OLD, control=OLD_PLAIN)
-    return (*candidates(_dropout), Arm(name=OLD_PLAIN, method="published", changes=OLD, control=OLD_PLAIN), old)
+    old = Arm(
+        name="PerturbedOPT, published",
+        method="published",
+        remedies=(PUBLISHED,),
+        changes=OLD,
+        control=OLD_PLAIN,
+    )
+    return (
+        *candidates(_dropout),
+        Arm(name=OLD_PLAIN, method="published", changes=OLD, control=OLD_PLAIN),
+        old,
+    )
 
 
 def _dropout(rate: float) -> Arm:
@@ -111,7 +143,7 @@ def _dropout(rate: float) -> Arm:
 
 
 def _network(depth: int, factor: int, dropout: float = 0.0) -> nn.Module:
-    """The order of channels that is fastest on a processor."""
+    """The order of channels that is fastest on a CPU."""
     net = WideResNet(depth, factor, dropout=dropout)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return net

@@ -1,7 +1,5 @@
 """PerturbedOPT against plain Adam, dropout and SAM on subsets of MNIST, with many seeds."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Self
@@ -9,10 +7,7 @@ from typing import Self
 import torch
 from torch import nn
 
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import Recipe, Record, Study, Table, Trial, option
 from mindgap.data.mnist import mnist
 from mindgap.nets.lenet import LeNet5
 from mindgap.remedies.dropout import Dropout
@@ -20,13 +15,19 @@ from mindgap.studies.perturbed.arms import PUBLISHED, Arm, candidates, parts_of,
 from mindgap.studies.perturbed.table import perturbed_table
 
 NOTES = (
-    "The arm 'published' has the paper's η = 0.01, γ = 10 and ε = 1e-5 with the rate and batches of the other arms: "
-    "with the published rate of 0.0001 none would have fitted the digits in so few steps. It is no candidate.",
-    "Every seed has its own digits, first weights and order of batches, the same for all arms. Batches of 32, and a "
-    "rate that begins at 0.003 and falls by a cosine. Plain Adam's validation accuracy on other draws was 92.60 % with "
-    "0.001 (seeds 100 to 102), 94.29 % with 0.003 and 94.32 % with 0.01 (seeds 100 to 107); of these two, which tie, "
+    "The arm 'published' has the paper's η = 0.01, γ = 10 and ε = 1e-5 with the rate and batches "
+    "of the other arms: "
+    "with the published rate of 0.0001 none would have fitted the digits in so few steps. It is "
+    "no candidate.",
+    "Every seed has its own digits, first weights and order of batches, the same for all arms. "
+    "Batches of 32, and a "
+    "rate that begins at 0.003 and falls by a cosine. Plain Adam's validation accuracy on other "
+    "draws was 92.60 % with "
+    "0.001 (seeds 100 to 102), 94.29 % with 0.003 and 94.32 % with 0.01 (seeds 100 to 107); of "
+    "these two, which tie, "
     "the one that spread less was taken.",
-    "The paper has no such experiment: it asks the question of its Figures 6 to 9 with more seeds than a Wide ResNet "
+    "The paper has no such experiment: it asks the question of its Figures 6 to 9 with more seeds "
+    "than a Wide ResNet "
     "allows.",
 )
 
@@ -36,11 +37,12 @@ class PerturbedMnist(Study):
 
     Formula: $w_{t+1} = \mathrm{OPT}\left(w_t, \nabla \hat L(w_t + u_t)\right)$
 
-    Reading: The question of Figures 6 to 9 where many seeds can be had. Every method has three candidate settings, and
-    the one with the best mean validation accuracy is judged on test data, against plain Adam and against the chosen
-    dropout and SAM, pair by pair.
+    Reading: The question of Figures 6 to 9 where many seeds can be had. Every method has three
+    candidate settings, and the one with the best mean validation accuracy is judged on test data,
+    against plain Adam and against the chosen dropout and SAM, pair by pair.
 
-    Assumes: Few digits and no augmentation, so that plain Adam fits all of them and there is something to gain.
+    Assumes: Few digits and no augmentation, so that plain Adam fits all of them and there is
+    something to gain.
 
     >>> len(PerturbedMnist().trials())
     220
@@ -60,7 +62,11 @@ class PerturbedMnist(Study):
 
     def trials(self) -> Sequence[Trial]:
         """Every arm with every seed."""
-        return [Trial(parameters={"arm": arm.name}, seed=seed) for seed in range(self.seeds) for arm in arms()]
+        return [
+            Trial(parameters={"arm": arm.name}, seed=seed)
+            for seed in range(self.seeds)
+            for arm in arms()
+        ]
 
     def run(self, trial: Trial) -> Record:
         """Train one arm."""
@@ -71,7 +77,9 @@ class PerturbedMnist(Study):
             model=_network,
             train=parts["train"],
             learning_rate=self.learning_rate,
-            schedule=functools.partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=self.epochs),
+            schedule=functools.partial(
+                torch.optim.lr_scheduler.CosineAnnealingLR, T_max=self.epochs
+            ),
             epochs=self.epochs,
             batch_size=32,
         )
@@ -79,7 +87,7 @@ class PerturbedMnist(Study):
         return found
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row an arm, the comparison of the chosen ones, and the curves."""
+        """One row per arm, the comparison of the chosen ones, and the curves."""
         runs: dict[str, dict[int, Record]] = {}
         for trial, record in records:
             runs.setdefault(trial["arm"], {})[trial.seed] = record
@@ -88,7 +96,9 @@ class PerturbedMnist(Study):
 
     def tiny(self) -> Self:
         """Two seeds and one epoch on forty digits."""
-        return self.replace(seeds=2, samples=40, validation_samples=20, test_samples=20, epochs=1, shown=10)
+        return self.replace(
+            seeds=2, samples=40, validation_samples=20, test_samples=20, epochs=1, shown=10
+        )
 
 
 def arms() -> tuple[Arm, ...]:
@@ -103,7 +113,7 @@ def _dropout(rate: float) -> Arm:
 
 
 def _network() -> nn.Module:
-    """The order of channels that is fastest on a processor."""
+    """The order of channels that is fastest on a CPU."""
     net = LeNet5()
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return net

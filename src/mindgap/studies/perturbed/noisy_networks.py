@@ -1,9 +1,8 @@
 """Many two-layer networks at once, trained with Adam under noise on their weights, dropout or SAM: one pass for all.
 
-Every seed has samples, initial weights, order and noise of its own; the first dimension of every tensor counts seeds.
+Every seed has samples, initial weights, order and noise of its own; the first dimension of every
+tensor counts seeds.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import math
@@ -13,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mindgap.core.checks import generator
-from mindgap.core.purity import seeded
+from mindgap.core import generator, seeded
 
 BETA = 0.999  # of the running mean of squared gradients, as in Algorithm 1
 FLOOR = 1e-5  # ε of Algorithm 1
@@ -53,7 +51,9 @@ def train(inputs: Tensor, labels: Tensor, arm: Arm, plan: Plan, seed: int) -> li
 
 def outputs(weights: list[Tensor], inputs: Tensor, dropout: float = 0.0) -> Tensor:
     """Logits of every network."""
-    hidden = F.dropout(torch.relu(torch.baddbmm(weights[1], inputs, weights[0])), dropout, dropout > 0)
+    hidden = F.dropout(
+        torch.relu(torch.baddbmm(weights[1], inputs, weights[0])), dropout, dropout > 0
+    )
     return torch.baddbmm(weights[3], hidden, weights[2])
 
 
@@ -83,22 +83,39 @@ class Noise:
             return _slopes(weights, x, y)
         if rule == "sam":
             slopes = _slopes(weights, x, y)
-            length = torch.stack([s.square().flatten(1).sum(1) for s in slopes]).sum(0).sqrt().clamp(min=1e-12)
+            length = (
+                torch.stack([s.square().flatten(1).sum(1) for s in slopes])
+                .sum(0)
+                .sqrt()
+                .clamp(min=1e-12)
+            )
             return _slopes(
-                [w + strength * s / length[:, None, None] for w, s in zip(weights, slopes, strict=True)], x, y
+                [
+                    w + strength * s / length[:, None, None]
+                    for w, s in zip(weights, slopes, strict=True)
+                ],
+                x,
+                y,
             )
         radii = self._radii(weights, epoch)
         if rule.startswith("sample"):
             slopes = _sample_slopes(weights, radii, x, y)
         else:
-            moved = [w + radius * (2 * torch.rand_like(w) - 1) for w, radius in zip(weights, radii, strict=True)]
+            moved = [
+                w + radius * (2 * torch.rand_like(w) - 1)
+                for w, radius in zip(weights, radii, strict=True)
+            ]
             slopes = _slopes(moved, x, y)
         self._remember(weights, slopes)
         return slopes
 
     def _remember(self, weights: list[Tensor], slopes: list[Tensor]) -> None:
         self.step += 1
-        self.before, self.old, self.slopes = [h.clone() for h in self.squares], [w.clone() for w in weights], slopes
+        self.before, self.old, self.slopes = (
+            [h.clone() for h in self.squares],
+            [w.clone() for w in weights],
+            slopes,
+        )
         for square, slope in zip(self.squares, slopes, strict=True):
             square.mul_(BETA).add_(slope.square(), alpha=1 - BETA)
 
@@ -129,19 +146,32 @@ class Noise:
             return [torch.zeros_like(w) for w in weights]
         shrink = self.plan.epochs / epoch if self.arm.rule == "warm-up" else math.log1p(epoch)
         pairs = zip(weights, self.old, strict=True)
-        length = torch.stack([(w - o).square().flatten(1).sum(1) for w, o in pairs]).sum(0).sqrt()[:, None, None]
+        length = (
+            torch.stack([(w - o).square().flatten(1).sum(1) for w, o in pairs])
+            .sum(0)
+            .sqrt()[:, None, None]
+        )
         found = []
         for o, h, b, g in zip(self.old, self.squares, self.before, self.slopes, strict=True):
             kappa = gamma / shrink * o.abs() + FLOOR
             bend = h + (h - b).abs() / length.clamp(min=1e-30) * kappa
-            found.append(torch.minimum(1 / (shrink * (0.01 * bend).sqrt()), kappa) * (g.abs() < 0.1))
+            found.append(
+                torch.minimum(1 / (shrink * (0.01 * bend).sqrt()), kappa) * (g.abs() < 0.1)
+            )
         return found
 
 
 def _initial(seeds: int, features: int, width: int, classes: int) -> list[Tensor]:
     """As torch.nn.Linear begins."""
-    shapes = [(features, width, features), (1, width, features), (width, classes, width), (1, classes, width)]
-    return [(2 * torch.rand(seeds, rows, columns) - 1) / math.sqrt(fan) for rows, columns, fan in shapes]
+    shapes = [
+        (features, width, features),
+        (1, width, features),
+        (width, classes, width),
+        (1, classes, width),
+    ]
+    return [
+        (2 * torch.rand(seeds, rows, columns) - 1) / math.sqrt(fan) for rows, columns, fan in shapes
+    ]
 
 
 def _batches(inputs: Tensor, plan: Plan, source: torch.Generator) -> Iterator[tuple[int, Tensor]]:
@@ -157,7 +187,9 @@ def _slopes(weights: list[Tensor], x: Tensor, y: Tensor, dropout: float = 0.0) -
     return list(torch.autograd.grad(_loss(outputs(places, x, dropout), y), places))
 
 
-def _sample_slopes(weights: list[Tensor], radii: list[Tensor], x: Tensor, y: Tensor) -> list[Tensor]:
+def _sample_slopes(
+    weights: list[Tensor], radii: list[Tensor], x: Tensor, y: Tensor
+) -> list[Tensor]:
     """The gradient under weights drawn anew for every sample, by the noise that they cause in what a unit takes in.
 
     A sum of many independent uniform terms is taken as Gaussian.
@@ -175,11 +207,18 @@ def _noisy(x: Tensor, weight: Tensor, bias: Tensor, radius: Tensor, bias_radius:
 
 
 def _loss(logits: Tensor, y: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]  # a mean for each network
+    return (
+        F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]
+    )  # a mean for each network
 
 
 def _adam(
-    weights: list[Tensor], slopes: list[Tensor], first: list[Tensor], second: list[Tensor], step: int, rate: float
+    weights: list[Tensor],
+    slopes: list[Tensor],
+    first: list[Tensor],
+    second: list[Tensor],
+    step: int,
+    rate: float,
 ) -> None:
     """Adam as torch has it by default."""
     for w, g, m, v in zip(weights, slopes, first, second, strict=True):

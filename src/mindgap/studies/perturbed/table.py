@@ -1,42 +1,65 @@
 """The table of the studies of PerturbedOPT: arms against their controls, the chosen ones, and the curves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mindgap.core.stats import Paired, holm, mean_interval, paired
-from mindgap.core.study import Record
-from mindgap.core.table import Table
+from mindgap.core import Paired, Record, Table, holm, mean_interval, paired
 from mindgap.studies.perturbed.arms import METHODS, PLAIN, Arm
 
-COLUMNS = ("arm", "chosen", "train", "validation", "test", "gap", "change", "low", "high", "p (Holm)")
+COLUMNS = (
+    "arm",
+    "chosen",
+    "train",
+    "validation",
+    "test",
+    "gap",
+    "change",
+    "low",
+    "high",
+    "p (Holm)",
+)
 FRESH = "fresh"
 CLAIM = (
-    "The paper's claim: with PerturbedOPT train accuracy falls and test accuracy rises, and it beats every dropout "
+    "The paper's claim: with PerturbedOPT training accuracy falls and test accuracy rises, and it "
+    "beats every dropout "
     "rate. It gives curves without numbers, so none of ours can stand beside one of its own."
 )
 READING = (
-    "Accuracy in per cent and differences in points, means over {seeds} seeds. The change is that of test accuracy "
-    "from the control with the same seed, with a 95 % interval over seeds on the same test data; p-values are "
-    "Student's, by Holm over all arms. Chosen is the best of a method's three settings by mean validation accuracy. "
+    "Accuracy in percent and differences in points, means over {seeds} seeds. The change is that "
+    "of test accuracy "
+    "from the control with the same seed, with a 95 % interval over seeds on the same test data; "
+    "p-values are "
+    "Student's, by Holm over all arms. Chosen is the best of a method's three settings by mean "
+    "validation accuracy. "
     "SAM takes two forward and backward passes a step, all others one."
 )
 Runs = Mapping[str, Mapping[int, Record]]
 
 
-def perturbed_table(title: str, arms: Sequence[Arm], runs: Runs, notes: Sequence[str], *, fresh: bool) -> Table:
-    """The table of the seeds that all arms have finished; the ``fresh`` column is for nets with batch normalisation."""
+def perturbed_table(
+    title: str, arms: Sequence[Arm], runs: Runs, notes: Sequence[str], *, fresh: bool
+) -> Table:
+    """The table of the seeds that all arms have finished; the ``fresh`` column is for nets with batch normalization."""
     done = sorted(set.intersection(*(set(runs.get(arm.name, {})) for arm in arms)))
     columns = (*COLUMNS[:5], FRESH, *COLUMNS[5:]) if fresh else COLUMNS
     if len(done) < 2:
-        return Table(title=title, columns=columns, rows=(), notes=("Fewer than two seeds are finished.",))
+        return Table(
+            title=title, columns=columns, rows=(), notes=("Fewer than two seeds are finished.",)
+        )
     summary = Summary(arms, [{arm.name: runs[arm.name][seed] for arm in arms} for seed in done])
     rows = tuple(summary.row(arm, fresh) for arm in arms)
-    facts = (READING.format(seeds=len(done)), summary.headline(), *summary.stopped(), *summary.undrawn(), CLAIM)
-    return Table(title=title, columns=columns, rows=rows, notes=(*facts, *notes), charts=summary.charts())
+    facts = (
+        READING.format(seeds=len(done)),
+        summary.headline(),
+        *summary.stopped(),
+        *summary.undrawn(),
+        CLAIM,
+    )
+    return Table(
+        title=title, columns=columns, rows=rows, notes=(*facts, *notes), charts=summary.charts()
+    )
 
 
 class Summary:
@@ -48,7 +71,9 @@ class Summary:
         self.tests = {
             arm.name: self.compare(arm.name, arm.control) for arm in arms if arm.name != arm.control
         }  # fmt: skip
-        self.p_values = dict(zip(self.tests, holm([test.p_value for test in self.tests.values()]), strict=True))
+        self.p_values = dict(
+            zip(self.tests, holm([test.p_value for test in self.tests.values()]), strict=True)
+        )
 
     def _best(self, method: str) -> str:
         """The candidate with the best mean validation accuracy; the first of equal ones."""
@@ -72,7 +97,12 @@ class Summary:
         found = self.tests.get(arm.name)
         change: tuple[Any, ...] = (None,) * 4
         if found is not None:
-            change = (found.difference, found.interval.low, found.interval.high, self.p_values[arm.name])
+            change = (
+                found.difference,
+                found.interval.low,
+                found.interval.high,
+                self.p_values[arm.name],
+            )
         mark = "yes" if arm.name in self.chosen.values() else None
         return (arm.name, mark, train, validation, test, *renewed, train - test, *change)
 
@@ -82,18 +112,28 @@ class Summary:
         tests = [self.compare(own, other) for other in others]
         pairs = zip(others, tests, holm([test.p_value for test in tests]), strict=True)
         plain = self.tests[own]
-        words = [f"minus {other}: {_change(test)}, p = {p_value:.2g}" for other, test, p_value in pairs]
+        words = [
+            f"minus {other}: {_change(test)}, p = {p_value:.2g}" for other, test, p_value in pairs
+        ]
         fitted = [float(np.mean(self.final(name, "train"))) for name in (own, PLAIN)]
         return (
-            f"The chosen PerturbedOPT has γ of {own.rpartition(' ')[2]}. Its test accuracy minus that of {PLAIN}: "
-            f"{_change(plain)}, p = {self.p_values[own]:.2g}; {'; '.join(words)} (Holm over these two). Its train "
+            f"The chosen PerturbedOPT has γ of {own.rpartition(' ')[2]}. Its test accuracy minus "
+            f"that of {PLAIN}: "
+            f"{_change(plain)}, p = {self.p_values[own]:.2g}; {'; '.join(words)} (Holm over these "
+            "two). Its train "
             f"accuracy is {fitted[0]:.1f} %, that of {PLAIN} {fitted[1]:.1f} %."
         )
 
     def stopped(self) -> list[str]:
         """Runs whose loss left the finite numbers."""
-        counts = {arm.name: sum(bool(run[arm.name]["stopped"]) for run in self.runs) for arm in self.arms}
-        return [f"{name}: {count} of {len(self.runs)} runs diverged." for name, count in counts.items() if count]
+        counts = {
+            arm.name: sum(bool(run[arm.name]["stopped"]) for run in self.runs) for arm in self.arms
+        }
+        return [
+            f"{name}: {count} of {len(self.runs)} runs diverged."
+            for name, count in counts.items()
+            if count
+        ]
 
     def collapsed(self) -> list[str]:
         """Arms with the published numbers that do not get half as far as plain Adam."""
@@ -130,7 +170,11 @@ class Summary:
         }
 
     def _curves(self, part: str) -> Mapping[str, Any]:
-        published = [arm.name for arm in self.arms if arm.method == "published" and arm.name not in self.collapsed()]
+        published = [
+            arm.name
+            for arm in self.arms
+            if arm.method == "published" and arm.name not in self.collapsed()
+        ]
         drawn = [PLAIN, *self.chosen.values(), *published]
         return {
             "kind": "line",

@@ -1,7 +1,5 @@
 """What makes noise on the weights work: variants of PerturbedOPT beside Adam, dropout and SAM."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
@@ -9,10 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mindgap.core.spec import option
-from mindgap.core.stats import Paired, holm, mean_interval, paired
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import Paired, Record, Study, Table, Trial, holm, mean_interval, option, paired
 from mindgap.data import digits
 from mindgap.data.dataset import DataSet
 from mindgap.data.mnist import mnist
@@ -59,15 +54,17 @@ LEVEL = 0.01
 class PerturbedVariants(Study):
     r"""Variants of PerturbedOPT beside Adam, dropout and SAM, on two data sets.
 
-    Formula: $w_{t+1} = \mathrm{OPT}\left( w_t, \nabla \hat L_t(w_t + u_t) \right), \quad u_{t,i} \sim U(-\sigma_i,
-    \sigma_i)$
+    Formula: $w_{t+1} = \mathrm{OPT}\left( w_t, \nabla \hat L_t(w_t + u_t) \right), \quad u_{t,i}
+    \sim U(-\sigma_i, \sigma_i)$
 
-    Reading: Arms differ in σ and in whether the noise is drawn once a batch, as Algorithm 1 does, or anew for every
-    sample. Every arm has as many settings as dropout; the one with the least mean validation error is judged on test
-    data with fresh seeds. A variant would earn a name of its own if it beat both Adam and dropout, p < 0.01 after
-    Holm's correction over all arms, on both data sets.
+    Reading: Arms differ in σ and in whether the noise is drawn once a batch, as Algorithm 1 does,
+    or anew for every sample. Every arm has as many settings as dropout; the one with the least mean
+    validation error is judged on test data with fresh seeds. A variant would earn a name of its own
+    if it beat both Adam and dropout, p < 0.01 after Holm's correction over all arms, on both data
+    sets.
 
-    Assumes: Networks of one hidden layer trained to the end with Adam on a few hundred samples, where dropout helps.
+    Assumes: Networks of one hidden layer trained to the end with Adam on a few hundred samples,
+    where dropout helps.
 
     >>> len([trial for trial in PerturbedVariants().trials() if trial["data"] == "digits"])
     12
@@ -77,7 +74,9 @@ class PerturbedVariants(Study):
     cites = ("wang2018identifying", "foret2021sharpness")
 
     search_seeds: int = option(10, help="seeds whose validation error chooses a setting", low=2)
-    digits_seeds: int = option(40, help="fresh seeds that are judged on test data, on the digits", low=2)
+    digits_seeds: int = option(
+        40, help="fresh seeds that are judged on test data, on the digits", low=2
+    )
     mnist_seeds: int = option(20, help="fresh seeds that are judged on test data, on MNIST", low=2)
     shorten: int = option(1, help="train so many times shorter", low=1)
 
@@ -99,7 +98,11 @@ class PerturbedVariants(Study):
             rates = errors(weights, others, truths)
             validation[f"{strength:g}"] = sum(rates) / len(rates)
         chosen = min(ARMS[rule], key=lambda strength: validation[f"{strength:g}"])
-        return {"validation": validation, "chosen": chosen, **self._judged(data, name, Arm(rule, chosen), plan)}
+        return {
+            "validation": validation,
+            "chosen": chosen,
+            **self._judged(data, name, Arm(rule, chosen), plan),
+        }
 
     def _judged(self, data: DataSet, name: str, arm: Arm, plan: Plan) -> Record:
         count = self.digits_seeds if name == "digits" else self.mnist_seeds
@@ -113,21 +116,25 @@ class PerturbedVariants(Study):
         }
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row an arm and data set, compared with Adam and with dropout."""
+        """One row per arm and data set, compared with Adam and with dropout."""
         rows, winners = list[tuple[object, ...]](), list[set[str]]()
         for data in LOADERS:
             found = {trial["rule"]: record for trial, record in records if trial["data"] == data}
             compared = {control: _compared(found, control) for control in ("plain", "dropout")}
             rows += [_row(data, rule, record, compared) for rule, record in found.items()]
-            winners.append({rule for rule in found if all(_better(compared[c].get(rule)) for c in compared)})
-        both = sorted(set.intersection(*winners) & {rule for rule in ARMS if rule not in ("twice", "sam")})
+            winners.append(
+                {rule for rule in found if all(_better(compared[c].get(rule)) for c in compared)}
+            )
+        both = sorted(
+            set.intersection(*winners) & {rule for rule in ARMS if rule not in ("twice", "sam")}
+        )
         return Table(
             title="Noise on the weights: what helps beside Adam, dropout and SAM",
             columns=(
                 "data",
                 "arm",
                 "setting",
-                "train error",
+                "training error",
                 "test error",
                 "from Adam, points",
                 "p",
@@ -136,12 +143,16 @@ class PerturbedVariants(Study):
             ),
             rows=tuple(rows),
             notes=(
-                "Differences are points of test error, paired over fresh seeds, with 95 % intervals; negative is "
+                "Differences are points of test error, paired over fresh seeds, with 95 % "
+                "intervals; negative is "
                 "better. "
-                "p-values are Holm's over the arms of a data set and control. Settings were chosen on validation data "
-                f"with other seeds: {'; '.join(f'{NAMES[r]} {_words(ARMS[r])}' for r in ARMS if len(ARMS[r]) > 1)}.",
+                "p-values are Holm's over the arms of a data set and control. Settings were "
+                "chosen on validation data "
+                "with other seeds: "
+                f"{'; '.join(f'{NAMES[r]} {_words(ARMS[r])}' for r in ARMS if len(ARMS[r]) > 1)}.",
                 f"Chosen at an end of the grid: {'; '.join(_at_an_end(records)) or 'none'}.",
-                "The paper reports that PerturbedOPT is better than dropout 'in all experiments' (pictures only).",
+                "The paper reports that PerturbedOPT is better than dropout 'in all experiments' "
+                "(images only).",
                 f"Variants that beat both Adam and dropout with p < {LEVEL:g} on both data sets: "
                 f"{', '.join(NAMES[rule] for rule in both) or 'none'}.",
             ),
@@ -154,18 +165,27 @@ class PerturbedVariants(Study):
 
 
 def samples(data: DataSet, name: str, seeds: range) -> tuple[Tensor, ...]:
-    """Train inputs and labels, validation inputs and labels of every seed, from the train part."""
+    """Training inputs and labels, validation inputs and labels of every seed, from the training part."""
     parts = [stratified_split(data.targets, SAMPLES[name], seed=seed) for seed in seeds]
     flat = data.inputs.flatten(1)
     return tuple(
-        torch.stack([source[index[place]] for index in parts]) for place in (0, 1) for source in (flat, data.targets)
+        torch.stack([source[index[place]] for index in parts])
+        for place in (0, 1)
+        for source in (flat, data.targets)
     )
 
 
 def _compared(found: Mapping[str, Record], control: str) -> dict[str, tuple[Paired, float]]:
-    tests = {rule: paired(record["test"], found[control]["test"]) for rule, record in found.items() if rule != control}
+    tests = {
+        rule: paired(record["test"], found[control]["test"])
+        for rule, record in found.items()
+        if rule != control
+    }
     corrected = holm([test.p_value for test in tests.values()])
-    return {rule: (test, p_value) for (rule, test), p_value in zip(tests.items(), corrected, strict=True)}
+    return {
+        rule: (test, p_value)
+        for (rule, test), p_value in zip(tests.items(), corrected, strict=True)
+    }
 
 
 def _at_an_end(records: Sequence[tuple[Trial, Record]]) -> list[str]:
@@ -205,7 +225,9 @@ def _words(values: Sequence[float]) -> str:
 
 
 def _chart(data: str, records: Sequence[tuple[Trial, Record]]) -> dict[str, object]:
-    found = [(NAMES[trial["rule"]], record["test"]) for trial, record in records if trial["data"] == data]
+    found = [
+        (NAMES[trial["rule"]], record["test"]) for trial, record in records if trial["data"] == data
+    ]
     spread = [mean_interval(values) for _, values in found]
     return {
         "kind": "bar",

@@ -1,14 +1,12 @@
 """The Bateman equations as the studies of Taylor Based Sampling use them: domain, arms and trained networks."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator
+from mindgap.core import generator
 from mindgap.data.bateman import bateman, bateman_system
 from mindgap.sampling import Box, Draw, Interest, start_points
 from mindgap.studies.tbs.shared import CONTROL, keras_mlp, sampled
@@ -22,10 +20,17 @@ REACTION = ((-1.0, 0.0, 0.0), (0.5, -0.5, 0.0), (0.0, 0.3, -0.2))
 DERIVATIVE, NEIGHBORS = Interest(epsilon=EPSILON), Interest(kind="neighbors")
 DIFFERENCES = Interest(kind="differences", epsilon=EPSILON)
 
-PUBLISHED, DEFAULT, SOBOL = "mixture of 10, as published", "exact, ∝ √Df (default)", "Sobol, all points"
+PUBLISHED, DEFAULT, SOBOL = (
+    "mixture of 10, as published",
+    "exact, ∝ √Df (default)",
+    "Sobol, all points",
+)
 ONE_SPECIES: Mapping[str, tuple[Interest, Draw]] = {
     PUBLISHED: (DERIVATIVE, Draw(density="mixture", temper=1, cap=1, components=COMPONENTS)),
-    "mixture of 10, capped": (DERIVATIVE, Draw(density="mixture", temper=1, cap=0.99, components=COMPONENTS)),
+    "mixture of 10, capped": (
+        DERIVATIVE,
+        Draw(density="mixture", temper=1, cap=0.99, components=COMPONENTS),
+    ),
     "mixture of 10, half uniform": (
         DERIVATIVE,
         Draw(density="mixture", temper=1, cap=1, components=COMPONENTS, uniform_share=0.5),
@@ -34,11 +39,11 @@ ONE_SPECIES: Mapping[str, tuple[Interest, Draw]] = {
     DEFAULT: (DERIVATIVE, Draw(density="exact")),
     "pool, ∝ Df, capped": (DERIVATIVE, Draw(density="pool", temper=1)),
     "pool, ∝ √Df": (DERIVATIVE, Draw(density="pool")),
-    "neighbours, pool": (NEIGHBORS, Draw(density="pool")),
+    "neighbors, pool": (NEIGHBORS, Draw(density="pool")),
 }
 THREE_SPECIES: Mapping[str, tuple[Interest, Draw]] = {
     "differences, pool, ∝ √Df": (DIFFERENCES, Draw(density="pool")),
-    "neighbours, pool": (NEIGHBORS, Draw(density="pool")),
+    "neighbors, pool": (NEIGHBORS, Draw(density="pool")),
 }
 
 
@@ -60,7 +65,12 @@ def arm_points(arm: str, species: int, size: int, seed: int) -> Tensor:
     if arm == SOBOL:
         return start_points("sobol", size, box, seed)
     if arm == CONTROL:
-        return torch.cat([start_points("uniform", half, box, seed), box.uniform(size - half, generator(10**4 + seed))])
+        return torch.cat(
+            [
+                start_points("uniform", half, box, seed),
+                box.uniform(size - half, generator(10**4 + seed)),
+            ]
+        )
     settings = (ONE_SPECIES if species == 1 else THREE_SPECIES)[arm]
     return sampled(function, box, (half, size - half), "uniform", *settings, seed=seed)
 
@@ -68,7 +78,10 @@ def arm_points(arm: str, species: int, size: int, seed: int) -> Tensor:
 def trained(points: Sequence[Tensor], species: int, epochs: int, seed: int) -> Networks:
     """A network of 2 x 32 units an arm, all from the same start of weights and with the same order of batches."""
     function, box = system(species)
-    inputs, values = torch.stack([scaled(rows, box) for rows in points]), [function(rows) for rows in points]
+    inputs, values = (
+        torch.stack([scaled(rows, box) for rows in points]),
+        [function(rows) for rows in points],
+    )
     model = functools.partial(keras_mlp, species + 2, 32, 32, species + 1)
     return fit_own_data(
         model, inputs, torch.stack(values).float(), [seed] * len(points), epochs=epochs, batch_size=BATCH, checks=4

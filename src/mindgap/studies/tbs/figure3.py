@@ -1,17 +1,12 @@
 """Figure 3 of the VBSW paper: two functions, their Taylor metric, and where Taylor Based Sampling puts points."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from mindgap.core.spec import option
-from mindgap.core.stats import mean_interval, standard_error
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import Record, Study, Table, Trial, mean_interval, option, standard_error
 from mindgap.ops.taylor.metric import taylor_metric
 from mindgap.studies.tbs.table4 import DERIVATIVE, FUNCTIONS, RESAMPLED, SAMPLERS, START, arm_points
 
@@ -26,9 +21,10 @@ class TbsFigure3(Study):
 
     Formula: $Df_\epsilon^2(x) = \epsilon f'(x)^2 + \frac{\epsilon^2}{2} f''(x)^2$
 
-    Reading: The drawings show one draw on the function and on the axis. The rows count over many draws: the share of
-    new points that fall where Df is above its mean, against the share of the interval where it is, which uniform
-    points hit; and the share that fall next to a point that is known already and are wasted.
+    Reading: The drawings show one draw on the function and on the axis. The rows count over many
+    draws: the share of new points that fall where Df is above its mean, against the share of the
+    interval where it is, which uniform points hit; and the share that fall next to a point that is
+    known already and are wasted.
 
     Assumes: The functions, the start and the settings of ``tbs-table-4``.
 
@@ -55,15 +51,21 @@ class TbsFigure3(Study):
             "x": curve.flatten().tolist(),
             "f": function(curve).flatten().tolist(),
             "interest": taylor_metric(function, curve, epsilon=DERIVATIVE.epsilon).tolist(),
-            "steep": float((taylor_metric(function, fine, epsilon=DERIVATIVE.epsilon) > mean).double().mean()),
+            "steep": float(
+                (taylor_metric(function, fine, epsilon=DERIVATIVE.epsilon) > mean).double().mean()
+            ),
         }
         for arm in ARMS:
             points = torch.stack([arm_points(arm, function, seed) for seed in range(self.draws)])
             new = points[:, START:, 0]
-            interest = taylor_metric(function, new.reshape(-1, 1), epsilon=DERIVATIVE.epsilon).view_as(new)
+            interest = taylor_metric(
+                function, new.reshape(-1, 1), epsilon=DERIVATIVE.epsilon
+            ).view_as(new)
             near = (new[:, :, None] - points[:, None, :START, 0]).abs().amin(2) < ALREADY
             counts = {"steep": (interest > mean).double().mean(1), "wasted": near.double().mean(1)}
-            record[arm] = {name: found.tolist() for name, found in counts.items()} | {"drawn": _drawn(new[0])}
+            record[arm] = {name: found.tolist() for name, found in counts.items()} | {
+                "drawn": _drawn(new[0])
+            }
         return record
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
@@ -71,7 +73,9 @@ class TbsFigure3(Study):
         rows: list[tuple[Any, ...]] = []
         for trial, record in records:
             for arm in ARMS:
-                steep, wasted = ([100 * value for value in record[arm][key]] for key in ("steep", "wasted"))
+                steep, wasted = (
+                    [100 * value for value in record[arm][key]] for key in ("steep", "wasted")
+                )
                 interval = mean_interval(steep)
                 share = (sum(steep) / len(steep), interval.low, interval.high)
                 tail = (sum(wasted) / len(wasted), standard_error(wasted))
@@ -99,14 +103,30 @@ def _chart(name: str, record: Record) -> dict[str, Any]:
     function, top = FUNCTIONS[name], max(record["interest"])
     series: list[dict[str, Any]] = [
         {"name": "f", "x": record["x"], "y": record["f"], "mode": "lines"},
-        {"name": "Df / max Df", "x": record["x"], "y": [v / top for v in record["interest"]], "mode": "lines"},
+        {
+            "name": "Df / max Df",
+            "x": record["x"],
+            "y": [v / top for v in record["interest"]],
+            "mode": "lines",
+        },
     ]
     for arm in SHOWN:
         x = record[arm]["drawn"]
         on_curve = function(torch.tensor(x, dtype=torch.float64)[:, None]).flatten().tolist()
         series.append({"name": f"{arm}: on f", "x": x, "y": on_curve, "mode": "markers"})
         series.append(
-            {"name": f"{arm}: on the axis", "x": x, "y": [min(0.0, *record["f"])] * len(x), "mode": "markers"}
+            {
+                "name": f"{arm}: on the axis",
+                "x": x,
+                "y": [min(0.0, *record["f"])] * len(x),
+                "mode": "markers",
+            }
         )
     title = f"{name}: the function, its Taylor metric and 8 new points"
-    return {"kind": "line", "title": title, "x_label": "x", "y_label": "f, and Df over its maximum", "series": series}
+    return {
+        "kind": "line",
+        "title": title,
+        "x_label": "x",
+        "y_label": "f, and Df over its maximum",
+        "series": series,
+    }

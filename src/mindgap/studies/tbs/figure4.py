@@ -1,18 +1,12 @@
 """Figure 4 of the VBSW paper: where the Bateman equations change quickly, and where Taylor Based Sampling helps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator
-from mindgap.core.spec import option
-from mindgap.core.stats import mean_interval
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import Record, Study, Table, Trial, generator, mean_interval, option
 from mindgap.studies.tbs.bateman import (
     DEFAULT,
     DERIVATIVE,
@@ -37,10 +31,11 @@ class TbsFigure4(Study):
     Formula: $g_\theta(u_0, \eta_0) = \max_{0 \le t \le 10} \lVert f(u_0, \eta_0, t) -
     f_\theta(u_0, \eta_0, t) \rVert^2, \qquad Z = g_{\theta_{BS}} - g_{\theta_{TBS}}$
 
-    Reading: Above zero the sampling has less error than uniform points of the same number. AEG is the mean of Z where
-    it is positive and AEL that of its size where it is negative, over all (u₀, η₀); net is their difference. The paper
-    has 0.0251 and 0.0042. The share that u₀ below 0.1 has in the gain shows whether it comes from where Df is large.
-    The curves belong to the first seed, at a start drawn at random and at the worst starts of two of the samplings.
+    Reading: Above zero the sampling has less error than uniform points of the same number. AEG is
+    the mean of Z where it is positive and AEL that of its size where it is negative, over all (u₀,
+    η₀); net is their difference. The paper has 0.0251 and 0.0042. The share that u₀ below 0.1 has
+    in the gain shows whether it comes from where Df is large. The curves belong to the first seed,
+    at a start drawn at random and at the worst starts of two of the samplings.
 
     Assumes: The equations, domain and networks of ``tbs-table-5``, with fewer seeds.
 
@@ -66,7 +61,9 @@ class TbsFigure4(Study):
             [arm_points(arm, 1, self.size, trial.seed) for arm in ARMS], 1, self.epochs, trial.seed
         )  # fmt: skip
         worst = worst_over_time(networks, self.cells)
-        record: dict[str, Any] = {"change": {a: (worst[0] - worst[k]).tolist() for k, a in enumerate(ARMS) if k}}
+        record: dict[str, Any] = {
+            "change": {a: (worst[0] - worst[k]).tolist() for k, a in enumerate(ARMS) if k}
+        }
         if trial.seed == 0:
             record["interest"] = _interest(self.cells).tolist()
             record["curves"] = _curves(networks, worst)
@@ -83,7 +80,12 @@ class TbsFigure4(Study):
             charts.append(self._map(title, change.mean(0)))
         for record in found:
             if "interest" in record:
-                charts.insert(0, self._map(f"max over t of Df, cut off at {CAP:g}", torch.tensor(record["interest"])))
+                charts.insert(
+                    0,
+                    self._map(
+                        f"max over t of Df, cut off at {CAP:g}", torch.tensor(record["interest"])
+                    ),
+                )
                 charts += [_curve_chart(curve) for curve in record["curves"]]
         return Table(
             title="TBS, Figure 4: where sampling by Df helps on the Bateman equations",
@@ -105,13 +107,19 @@ class TbsFigure4(Study):
 
 
 def _sums(change: Tensor) -> tuple[float, ...]:
-    """AEG, AEL, their difference with its interval, and shares in per cent, over seeds."""
+    """AEG, AEL, their difference with its interval, and shares in percent, over seeds."""
     gain, loss = change.clamp_min(0), (-change).clamp_min(0)
     interval = mean_interval(change.mean((1, 2)).numpy())
     near = int(0.1 * change.shape[1] + 1e-9) or 1
     share = float(gain[:, :near].sum() / gain.sum()) if bool(gain.any()) else 0.0
     net = (float(change.mean()), interval.low, interval.high)
-    return float(gain.mean()), float(loss.mean()), *net, 100 * float((change > 0).double().mean()), 100 * share
+    return (
+        float(gain.mean()),
+        float(loss.mean()),
+        *net,
+        100 * float((change > 0).double().mean()),
+        100 * share,
+    )
 
 
 def _interest(cells: int) -> Tensor:
@@ -127,7 +135,9 @@ def _curves(networks: Networks, worst: Tensor) -> list[dict[str, Any]]:
     starts = {"a start drawn at random": torch.rand(2, dtype=torch.float64, generator=generator(0))}
     for arm in (CONTROL, DEFAULT):
         place = int(worst[ARMS.index(arm)].argmax())
-        starts[f"the worst start of: {arm}"] = (torch.tensor([place // cells, place % cells]).double() + 0.5) / cells
+        starts[f"the worst start of: {arm}"] = (
+            torch.tensor([place // cells, place % cells]).double() + 0.5
+        ) / cells
     return [_curve(networks, title, start) for title, start in starts.items()]
 
 
@@ -135,9 +145,16 @@ def _curve(networks: Networks, title: str, start: Tensor) -> dict[str, Any]:
     function, box = system(1)
     times = torch.linspace(0, 10, TIMES, dtype=torch.float64)
     points = torch.cat([start.expand(TIMES, 2), times[:, None]], dim=1)
-    lines = {"true": function(points), **dict(zip(ARMS, networks.outputs(scaled(points, box)), strict=True))}
+    lines = {
+        "true": function(points),
+        **dict(zip(ARMS, networks.outputs(scaled(points, box)), strict=True)),
+    }
     label = f"{title}, u0 = {float(start[0]):.2f}, eta0 = {float(start[1]):.2f}"
-    return {"title": label, "t": times.tolist(), "lines": {arm: rows.T.tolist() for arm, rows in lines.items()}}
+    return {
+        "title": label,
+        "t": times.tolist(),
+        "lines": {arm: rows.T.tolist() for arm, rows in lines.items()},
+    }
 
 
 def _curve_chart(curve: dict[str, Any]) -> dict[str, Any]:
@@ -147,4 +164,10 @@ def _curve_chart(curve: dict[str, Any]) -> dict[str, Any]:
         for name, values in zip(("u", "eta"), both, strict=True)
         if arm != PUBLISHED
     ]
-    return {"kind": "line", "title": curve["title"], "x_label": "t", "y_label": "u and eta", "series": series}
+    return {
+        "kind": "line",
+        "title": curve["title"],
+        "x_label": "t",
+        "y_label": "u and eta",
+        "series": series,
+    }

@@ -1,15 +1,12 @@
 """What the studies of Taylor Based Sampling share: networks that start as Keras's do, and paired rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.checks import generator
-from mindgap.core.stats import holm, paired, standard_error
+from mindgap.core import generator, holm, paired, standard_error
 from mindgap.nets import MLP
 from mindgap.ops.mixture.fit import fit_mixture
 from mindgap.sampling import Box, Draw, Interest, TaylorSampler
@@ -46,7 +43,9 @@ def sampled(
     return sampler.run(counts[1]).points
 
 
-def resampled(known: Tensor, interest: Tensor, count: int, components: int, box: Box, seed: int) -> Tensor:
+def resampled(
+    known: Tensor, interest: Tensor, count: int, components: int, box: Box, seed: int
+) -> Tensor:
     """New points by the letter of the paper, whose mixture takes no weights: points resampled by interest, then EM."""
     random = generator(seed)
     picks = torch.multinomial(interest, len(known), replacement=True, generator=random)
@@ -56,7 +55,9 @@ def resampled(known: Tensor, interest: Tensor, count: int, components: int, box:
     return mixture.sample_inside(count, box.contains, random).points
 
 
-def against(scores: Mapping[str, Sequence[float]], control: str = CONTROL) -> dict[str, tuple[Any, ...]]:
+def against(
+    scores: Mapping[str, Sequence[float]], control: str = CONTROL
+) -> dict[str, tuple[Any, ...]]:
     """By arm: mean, standard error, difference from the control with its interval, and Holm's p-value."""
     others = [arm for arm in scores if arm != control]
     tests = {arm: paired(scores[arm], scores[control]) for arm in others}
@@ -76,7 +77,13 @@ def bars(title: str, label: str, found: Mapping[str, tuple[Any, ...]]) -> dict[s
     chosen = {arm: row for arm, row in found.items() if row[2] is not None}
     series = {"name": title, "x": list(chosen), "y": [row[2] for row in chosen.values()]}
     ends = {"low": [row[3] for row in chosen.values()], "high": [row[4] for row in chosen.values()]}
-    return {"kind": "bar", "title": title, "x_label": "arm", "y_label": label, "series": [series | ends]}
+    return {
+        "kind": "bar",
+        "title": title,
+        "x_label": "arm",
+        "y_label": label,
+        "series": [series | ends],
+    }
 
 
 def beside(title: str, scores: Mapping[str, Sequence[float]], arm: str, control: str) -> str:

@@ -1,7 +1,5 @@
 """Table 4 of the VBSW paper: Taylor Based Sampling of two functions of one variable, with further controls."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util
@@ -11,10 +9,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator
-from mindgap.core.spec import option
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import Record, Study, Table, Trial, generator, option
 from mindgap.ops.taylor.metric import taylor_metric
 from mindgap.sampling import Box, Draw, Interest, start_points
 from mindgap.studies.tbs.shared import against, bars, beside, keras_mlp, resampled, sampled
@@ -34,14 +29,17 @@ SAMPLERS: Mapping[str, tuple[Interest, Draw]] = {
     "TBS, weighted mixture": (DERIVATIVE, MIXTURE),
     "TBS, pool": (DERIVATIVE, Draw(density="pool")),
     "TBS, exact density": (DERIVATIVE, Draw(density="exact")),
-    "neighbours, pool": (Interest(kind="neighbors"), Draw(density="pool")),
+    "neighbors, pool": (Interest(kind="neighbors"), Draw(density="pool")),
     "TBS, mixture, half uniform": (
         DERIVATIVE,
         Draw(density="mixture", temper=1, cap=1, components=COMPONENTS, uniform_share=0.5),
     ),
 }
 RESAMPLED, ADAPTIVE = "resampled, unweighted mixture", "adaptive, Learner1D"
-FIRST = ("TBS, weighted mixture", "TBS, exact density")  # the published one and what a user gets by default
+FIRST = (
+    "TBS, weighted mixture",
+    "TBS, exact density",
+)  # the published one and what a user gets by default
 ARMS = ("uniform", "grid of 16", "Sobol", RESAMPLED, *SAMPLERS, ADAPTIVE)
 
 
@@ -50,16 +48,18 @@ class TbsTable4(Study):
 
     Formula: $Df_\epsilon^2(x) = \epsilon f'(x)^2 + \frac{\epsilon^2}{2} f''(x)^2$
 
-    Reading: Every arm starts from a grid of 8 points, but for the grid of 16, and adds 8. A negative difference means
-    less error than with uniform points, the paper's control; the grid and Sobol points are stronger controls that know
-    nothing of the function either, and the notes compare with the grid. The published algorithm is the weighted
-    mixture. Read to the letter it resamples points by Df and fits a mixture without weights, which then sits on the
-    points it has already. The pool carries the interest of the known points to candidates, the exact density computes
-    it at each of 1,024 candidates.
+    Reading: Every arm starts from a grid of 8 points, but for the grid of 16, and adds 8. A
+    negative difference means less error than with uniform points, the paper's control; the grid and
+    Sobol points are stronger controls that know nothing of the function either, and the notes
+    compare with the grid. The published algorithm is the weighted mixture. Read to the letter it
+    resamples points by Df and fits a mixture without weights, which then sits on the points it has
+    already. The pool carries the interest of the known points to candidates, the exact density
+    computes it at each of 1,024 candidates.
 
-    Assumes: The paper's network 1-8-1, Adam and start of weights as in Keras, n = 2, ε = 0.001 and 3 components. The
-    paper tells neither interval nor epochs: here x is from -1 to 1 for 1/(1 + 25x²) and for tanh(10x), and epochs are
-    as many as bring the train error of the uniform arm to rest. A seed is both a draw of points and a start of weights.
+    Assumes: The paper's network 1-8-1, Adam and start of weights as in Keras, n = 2, ε = 0.001 and
+    3 components. The paper tells neither interval nor epochs: here x is from -1 to 1 for 1/(1 +
+    25x²) and for tanh(10x), and epochs are as many as bring the training error of the uniform arm
+    to rest. A seed is both a draw of points and a start of weights.
 
     >>> len(TbsTable4().trials())
     16
@@ -78,17 +78,23 @@ class TbsTable4(Study):
         "tanh, largest, TBS, weighted mixture": 0.225,
     }
 
-    seeds: int = option(400, help="paired seeds, each a draw of points and a start of weights", low=2)
+    seeds: int = option(
+        400, help="paired seeds, each a draw of points and a start of weights", low=2
+    )
     epochs: int = option(16_000, help="steps of Adam on all 16 points", low=1)
     tests: int = option(1000, help="test points, evenly spaced", low=2)
 
     def trials(self) -> Sequence[Trial]:
         """Both functions, in blocks of seeds."""
         blocks = range(-(-self.seeds // BLOCK))
-        return [Trial(parameters={"function": name}, seed=block) for name in FUNCTIONS for block in blocks]
+        return [
+            Trial(parameters={"function": name}, seed=block)
+            for name in FUNCTIONS
+            for block in blocks
+        ]
 
     def run(self, trial: Trial) -> Record:
-        """All arms and seeds of a block in one vectorised call."""
+        """All arms and seeds of a block in one vectorized call."""
         function = FUNCTIONS[trial["function"]]
         seeds = range(trial.seed * BLOCK, min((trial.seed + 1) * BLOCK, self.seeds))
         arms = [arm for arm in ARMS if arm != ADAPTIVE or importlib.util.find_spec("adaptive")]
@@ -102,31 +108,66 @@ class TbsTable4(Study):
         error = (members.outputs(test).double() - function(test)).view(len(arms), len(seeds), -1)
         scores = {"rmse": error.square().mean(2).sqrt(), "largest": error.abs().amax(2)}
         return {
-            "scores": {metric: dict(zip(arms, found.tolist(), strict=True)) for metric, found in scores.items()},
-            "train": [members.losses.view(4, len(arms), -1)[:, 0].median(1).values[k].item() for k in (2, 3)],
+            "scores": {
+                metric: dict(zip(arms, found.tolist(), strict=True))
+                for metric, found in scores.items()
+            },
+            "train": [
+                members.losses.view(4, len(arms), -1)[:, 0].median(1).values[k].item()
+                for k in (2, 3)
+            ],
         }
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row a function, metric and arm, with the paper's numbers and the paired tests."""
+        """One row per function, metric and arm, with the paper's numbers and the paired tests."""
         rows: list[tuple[Any, ...]] = []
         charts, notes = [], []
         for name in FUNCTIONS:
             found = [record for trial, record in records if trial["function"] == name]
             for metric, label in METRICS.items() if found else ():
-                arms = [arm for arm in ARMS if all(arm in record["scores"][metric] for record in found)]
-                scores = {arm: [v for record in found for v in record["scores"][metric][arm]] for arm in arms}
+                arms = [
+                    arm for arm in ARMS if all(arm in record["scores"][metric] for record in found)
+                ]
+                scores = {
+                    arm: [v for record in found for v in record["scores"][metric][arm]]
+                    for arm in arms
+                }
                 tested = against(scores)
-                rows += [(name, label, a, self.expected.get(f"{name}, {metric}, {a}"), *tested[a]) for a in arms]
+                rows += [
+                    (name, label, a, self.expected.get(f"{name}, {metric}, {a}"), *tested[a])
+                    for a in arms
+                ]
                 notes += [beside(f"{name}, {label}", scores, arm, "grid of 16") for arm in FIRST]
-                charts.append(bars(f"{name}: {label} minus that of uniform points, 95 % intervals", label, tested))
+                charts.append(
+                    bars(
+                        f"{name}: {label} minus that of uniform points, 95 % intervals",
+                        label,
+                        tested,
+                    )
+                )
             notes += [_rest(name, [record["train"] for record in found])] if found else []
         missing = ADAPTIVE not in {row[2] for row in rows}
         notes += ["The package adaptive is not installed: its rows are missing."] if missing else []
         return Table(
             title="TBS, Table 4: error of a network of 8 units on 16 points",
-            columns=("function", "metric", "arm", "paper", "ours", "se", "minus uniform", "low", "high", "p (Holm)"),
+            columns=(
+                "function",
+                "metric",
+                "arm",
+                "paper",
+                "ours",
+                "se",
+                "minus uniform",
+                "low",
+                "high",
+                "p (Holm)",
+            ),
             rows=tuple(rows),
-            notes=(*notes, "Differences are paired over seeds, with 95 % intervals; p-values are Student's, by Holm."),
+            notes=(
+                *notes,
+                "Differences are paired over seeds, with 95 % intervals; p-values are Student's, "
+                "by Holm.",
+            ),
             charts=tuple(charts),
         )
 
@@ -147,7 +188,11 @@ def arm_points(arm: str, function: Callable[[Tensor], Tensor], seed: int) -> Ten
         return torch.cat([grid, resampled(grid, interest, NEW, COMPONENTS, BOX, seed)])
     if arm == ADAPTIVE:
         return _adaptive(function, grid)
-    new = start_points("sobol", NEW, BOX, seed) if arm == "Sobol" else BOX.uniform(NEW, generator(seed))
+    new = (
+        start_points("sobol", NEW, BOX, seed)
+        if arm == "Sobol"
+        else BOX.uniform(NEW, generator(seed))
+    )
     return torch.cat([grid, new])
 
 
@@ -165,6 +210,7 @@ def _adaptive(function: Callable[[Tensor], Tensor], grid: Tensor) -> Tensor:
 def _rest(name: str, trains: Sequence[Sequence[float]]) -> str:
     before, after = (sum(found) / len(found) for found in zip(*trains, strict=True))
     return (
-        f"{name}: the median train error of the uniform arm, mean over blocks of seeds, goes from {before:.3g} after "
+        f"{name}: the median training error of the uniform arm, mean over blocks of seeds, goes "
+        f"from {before:.3g} after "
         f"three quarters of the steps to {after:.3g} at the end."
     )

@@ -1,7 +1,5 @@
 """Figure 1 of the VBSW paper: the weights of the double moon, and the boundaries that they lead to."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -9,13 +7,19 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator
-from mindgap.core.errors import InputError
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.stats import holm, paired, standard_error
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import (
+    InputError,
+    Recipe,
+    Record,
+    Study,
+    Table,
+    Trial,
+    generator,
+    holm,
+    option,
+    paired,
+    standard_error,
+)
 from mindgap.data import DataSet, two_moons
 from mindgap.nets import MLP
 from mindgap.ops.variance.by_k import Grid, grid_over, variance_at
@@ -35,15 +39,17 @@ class VbswFigure1(Study):
 
     Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
 
-    Reading: The map shows where labels vary, the lines where a network of four hidden units changes its answer. The
-    paper shows the best seed of each method and calls the boundary of VBSW cleaner; here it is the seed of median
-    test accuracy, and numbers stand beside the picture: the test accuracy near the boundary, where the labels of the
-    nearest train samples vary more than at the median test sample, and elsewhere. What VBSW gains over its own
-    permuted weights is due to the local variance. Tests are paired over draws of the moons, seeds averaged.
+    Reading: The map shows where labels vary, the lines where a network of four hidden units changes
+    its answer. The paper shows the best seed of each method and calls the boundary of VBSW cleaner;
+    here it is the seed of median test accuracy, and numbers stand beside the image: the test
+    accuracy near the boundary, where the labels of the nearest training samples vary more than at
+    the median test sample, and elsewhere. What VBSW gains over its own permuted weights is due to
+    the local variance. Tests are paired over draws of the moons, seeds averaged.
 
-    Assumes: The paper's network, k and m, and weights scaled to mean 1, so that all arms take steps of one length. The
-    step of 0.1 comes from ``vbsw-table-1``, where it was tried on four of the draws with their test accuracy in view,
-    as the published 0.001 ends long before convergence: these rows show a direction, not a size.
+    Assumes: The paper's network, k and m, and weights scaled to mean 1, so that all arms take steps
+    of one length. The step of 0.1 comes from ``vbsw-table-1``, where it was tried on four of the
+    draws with their test accuracy in view, as the published 0.001 ends long before convergence:
+    these rows show a direction, not a size.
 
     >>> len(VbswFigure1().trials())
     20
@@ -54,7 +60,7 @@ class VbswFigure1(Study):
 
     splits: int = option(20, help="number of draws of the moons to pair over", low=2)
     seeds: int = option(10, help="seeds a draw", low=1)
-    epochs: int = option(2000, help="passes over the train samples", low=1)
+    epochs: int = option(2000, help="passes over the training samples", low=1)
     noise: float = option(0.1, help="noise of the moons, which the paper does not tell", low=0)
 
     def trials(self) -> Sequence[Trial]:
@@ -64,9 +70,13 @@ class VbswFigure1(Study):
     def run(self, trial: Trial) -> Record:
         """All arms and seeds on one draw; the first draw is also drawn."""
         data = two_moons(300, 1000, self.noise, seed=trial.seed)
-        fitted = VarianceWeights(k=NEIGHBORS, max_weight=MAX_WEIGHT, normalize="mean").fit(data.inputs, data.targets)
+        fitted = VarianceWeights(k=NEIGHBORS, max_weight=MAX_WEIGHT, normalize="mean").fit(
+            data.inputs, data.targets
+        )
         weights = torch.from_numpy(fitted.weights_)
-        rows = torch.stack([torch.ones_like(weights), weights, permuted(weights, generator(trial.seed))])
+        rows = torch.stack(
+            [torch.ones_like(weights), weights, permuted(weights, generator(trial.seed))]
+        )
         members = ensemble(
             self._recipe(data),
             list(range(self.seeds)) * len(ARMS),
@@ -77,10 +87,15 @@ class VbswFigure1(Study):
         around = variance_at(data.test_inputs, data.inputs, data.targets, k=NEIGHBORS)
         near = around > around.median()
         if not bool(near.any()):
-            raise InputError("Labels must vary around some test sample, got moons that lie apart. Raise noise.")
+            raise InputError(
+                "Labels must vary around some test sample, got moons that lie apart. Raise noise."
+            )
         right = torch.stack([1 - member.subject().errors("test").double() for member in members])
         right = right.view(len(ARMS), self.seeds, -1)
-        record: dict[str, Any] = {"accuracy": _accuracy(right, near), "near": float(near.double().mean())}
+        record: dict[str, Any] = {
+            "accuracy": _accuracy(right, near),
+            "near": float(near.double().mean()),
+        }
         if trial.seed == 0:
             record["drawing"] = _drawing(data, weights, [*members], right.mean(2))
         return record
@@ -104,14 +119,30 @@ class VbswFigure1(Study):
         near = sum(record["near"] for record in found) / max(len(found), 1)
         drawings = [record["drawing"] for record in found if "drawing" in record]
         return Table(
-            title="VBSW, Figure 1: test accuracy on the double moon near the boundary and elsewhere, %",
-            columns=("where", "arm", "accuracy", "se", "minus", "difference", "low", "high", "p (Holm)"),
+            title=(
+                "VBSW, Figure 1: test accuracy on the double moon near the boundary and "
+                "elsewhere, %"
+            ),
+            columns=(
+                "where",
+                "arm",
+                "accuracy",
+                "se",
+                "minus",
+                "difference",
+                "low",
+                "high",
+                "p (Holm)",
+            ),
             rows=tuple(_rows(found)) if len(found) > 1 else (),
             notes=(
-                f"Mean over {len(found)} draws of 300 train samples, of the mean over {self.seeds} seeds.",
+                f"Mean over {len(found)} draws of 300 training samples, of the mean over "
+                f"{self.seeds} seeds.",
                 f"Near the boundary lie {100 * near:.1f} % of the test samples.",
-                "Differences are paired over draws, with 95 % intervals; p-values are Student's, by Holm.",
-                "The drawings are of the first draw; each line is the seed of median test accuracy.",
+                "Differences are paired over draws, with 95 % intervals; p-values are Student's, "
+                "by Holm.",
+                "The drawings are of the first draw; each line is the seed of median test "
+                "accuracy.",
             ),
             charts=tuple(chart for drawing in drawings for chart in _charts(drawing)),
         )
@@ -122,14 +153,20 @@ class VbswFigure1(Study):
 
 
 def _accuracy(right: Tensor, near: Tensor) -> dict[str, list[float]]:
-    """By place, the mean over seeds of every arm, in per cent."""
+    """By place, the mean over seeds of every arm, in percent."""
     parts = {"near the boundary": near, "elsewhere": ~near, "everywhere": torch.ones_like(near)}
     return {where: (100 * right[..., part].mean((1, 2))).tolist() for where, part in parts.items()}
 
 
 def _rows(records: Sequence[Record]) -> list[tuple[Any, ...]]:
-    values = {(w, a): [r["accuracy"][w][k] for r in records] for w in WHERE for k, a in enumerate(ARMS)}
-    pairs = [(where, *pair) for where in WHERE for pair in ((ARMS[1], ARMS[0]), (ARMS[2], ARMS[0]), (ARMS[1], ARMS[2]))]
+    values = {
+        (w, a): [r["accuracy"][w][k] for r in records] for w in WHERE for k, a in enumerate(ARMS)
+    }
+    pairs = [
+        (where, *pair)
+        for where in WHERE
+        for pair in ((ARMS[1], ARMS[0]), (ARMS[2], ARMS[0]), (ARMS[1], ARMS[2]))
+    ]
     tests = [paired(values[where, arm], values[where, other]) for where, arm, other in pairs]
     corrected = holm([test.p_value for test in tests])
     rows: list[tuple[Any, ...]] = []
@@ -137,7 +174,11 @@ def _rows(records: Sequence[Record]) -> list[tuple[Any, ...]]:
         rows.append((where, ARMS[0], *_level(values[where, ARMS[0]]), None, None, None, None, None))
         for (place, arm, other), test, p in zip(pairs, tests, corrected, strict=True):
             ends = (test.difference, test.interval.low, test.interval.high)
-            rows += [(where, arm, *_level(values[where, arm]), other, *ends, p)] if place == where else []
+            rows += (
+                [(where, arm, *_level(values[where, arm]), other, *ends, p)]
+                if place == where
+                else []
+            )
     return rows
 
 
@@ -145,7 +186,9 @@ def _level(values: Sequence[float]) -> tuple[float, float]:
     return sum(values) / len(values), standard_error(values)
 
 
-def _drawing(data: DataSet, weights: Tensor, members: Sequence[Fitted], accuracy: Tensor) -> dict[str, Any]:
+def _drawing(
+    data: DataSet, weights: Tensor, members: Sequence[Fitted], accuracy: Tensor
+) -> dict[str, Any]:
     """The map, the samples, and the boundary of each arm's seed of median accuracy, rounded for a drawing."""
     grid = grid_over(data.inputs, CELLS)
     middle = accuracy.argsort(dim=1, stable=True)[:, accuracy.shape[1] // 2].tolist()
@@ -154,9 +197,15 @@ def _drawing(data: DataSet, weights: Tensor, members: Sequence[Fitted], accuracy
         "x": _short(grid.x),
         "y": _short(grid.y),
         "variance": _table(grid, variance_at(grid.places, data.inputs, data.targets, k=NEIGHBORS)),
-        "points": [[_short(place), int(label)] for place, label in zip(data.inputs, data.targets, strict=True)],
+        "points": [
+            [_short(place), int(label)]
+            for place, label in zip(data.inputs, data.targets, strict=True)
+        ],
         "weights": _short(weights),
-        "lines": [_table(grid, member.subject().forward((grid.places,)).detach().flatten()) for member in chosen],
+        "lines": [
+            _table(grid, member.subject().forward((grid.places,)).detach().flatten())
+            for member in chosen
+        ],
         "accuracy": [float(100 * accuracy[arm, seed]) for arm, seed in enumerate(middle)],
     }
 
@@ -178,7 +227,11 @@ def _charts(drawing: Mapping[str, Any]) -> list[dict[str, Any]]:
             "name": f"{name} moon",
             "x": [place[0] for place, label in points if label == number],
             "y": [place[1] for place, label in points if label == number],
-            "weights": [weight for weight, (_, label) in zip(weights, points, strict=True) if label == number],
+            "weights": [
+                weight
+                for weight, (_, label) in zip(weights, points, strict=True)
+                if label == number
+            ],
         }
         for number, name in enumerate(("upper", "lower"))
     ]
@@ -189,6 +242,19 @@ def _charts(drawing: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     title = f"Variance of the labels of the {NEIGHBORS} nearest samples; samples are larger where heavier"
     return [
-        {**plane, **lines, "title": title, "z": drawing["variance"], "z_label": "local variance", "points": moons},
-        {**plane, **lines, "title": "Decision boundaries (test accuracy)", "points": plain, "contours": contours},
+        {
+            **plane,
+            **lines,
+            "title": title,
+            "z": drawing["variance"],
+            "z_label": "local variance",
+            "points": moons,
+        },
+        {
+            **plane,
+            **lines,
+            "title": "Decision boundaries (test accuracy)",
+            "points": plain,
+            "contours": contours,
+        },
     ]

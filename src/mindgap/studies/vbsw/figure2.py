@@ -1,6 +1,4 @@
-"""Figure 2 of the VBSW paper: the heaviest pictures of MNIST and CIFAR-10, and whether they are hard or mislabelled."""
-
-from __future__ import annotations
+"""Figure 2 of the VBSW paper: the heaviest images of MNIST and CIFAR-10, and whether they are hard or mislabeled."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -8,21 +6,19 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.stats import holm, paired
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.subject import Subject
-from mindgap.core.table import Table
+from mindgap.core import Recipe, Record, Study, Subject, Table, Trial, holm, option, paired
 from mindgap.data import DataSet, cifar10, label_noise, mnist, stratified_split
 from mindgap.nets import LeNet5, ResNet20
-from mindgap.ops.images import as_pictures
+from mindgap.ops.images import as_images
 from mindgap.ops.models.head import head_features
 from mindgap.ops.variance.local import local_variance
 from mindgap.training.fit import fit
 
 LOADERS = {"mnist": mnist, "cifar10": cifar10}
-NETS: Mapping[str, Callable[[], nn.Module]] = {"mnist": LeNet5, "cifar10": functools.partial(ResNet20, width=8)}
+NETS: Mapping[str, Callable[[], nn.Module]] = {
+    "mnist": LeNet5,
+    "cifar10": functools.partial(ResNet20, width=8),
+}
 NEIGHBORS = 20
 SHOWN = 24
 NOISE = 0.02  # share of labels made wrong, and share of the samples that counts as heaviest
@@ -35,20 +31,22 @@ WAYS = {"heaviest": "largest variance", "least agreement": "least agreement"}
 
 
 class VbswFigure2(Study):
-    r"""Figure 2 of the VBSW paper: pictures of MNIST and CIFAR-10 with the largest weight, put to the test.
+    r"""Figure 2 of the VBSW paper: images of MNIST and CIFAR-10 with the largest weight, put to the test.
 
-    Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}, \qquad v_i = \frac{1}{k-1} \sum_{j \in S_k(i)}
-    \lVert y_j - \bar y_i \rVert^2$
+    Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}, \qquad v_i = \frac{1}{k-1} \sum_{j \in
+    S_k(i)} \lVert y_j - \bar y_i \rVert^2$
 
-    Reading: The paper shows such pictures and finds them "either unusual or difficult to classify, even for a human".
-    Two numbers test it. How often does another network, trained on other samples, mistake the heaviest 2 %, against all
-    samples? And if 2 % of the labels are made wrong, which share of them is among the heaviest 2 %, where chance finds
-    2 %? Beside it stands the agreement of a sample's neighbours with its label, which ``noise="cap"`` goes by: a wrong
-    label in the midst of a class disturbs a calm neighbourhood little, so its variance is small though no neighbour
-    agrees with it.
+    Reading: The paper shows such images and finds them "either unusual or difficult to classify,
+    even for a human". Two numbers test it. How often does another network, trained on other
+    samples, mistake the heaviest 2 %, against all samples? And if 2 % of the labels are made wrong,
+    which share of them is among the heaviest 2 %, where chance finds 2 %? Beside it stands the
+    agreement of a sample's neighbors with its label, which ``noise="cap"`` goes by: a wrong label
+    in the midst of a class disturbs a calm neighborhood little, so its variance is small though no
+    neighbor agrees with it.
 
-    Assumes: A LeNet-5 on 5,000 pictures of MNIST and a ResNet-20 of half the width on 3,000 of CIFAR-10 for a few
-    epochs of Adam: far from the state of the art, so that more is hard for them than for a full network. k = 20.
+    Assumes: A LeNet-5 on 5,000 images of MNIST and a ResNet-20 of half the width on 3,000 of
+    CIFAR-10 for a few epochs of Adam: far from the state of the art, so that more is hard for them
+    than for a full network. k = 20.
 
     >>> len(VbswFigure2().trials())
     8
@@ -58,24 +56,40 @@ class VbswFigure2(Study):
     cites = ("novello2020variance",)
 
     splits: int = option(4, help="number of pairs of disjoint parts of each data set", low=2)
-    mnist_samples: int = option(5000, help="pictures of MNIST that a network sees", low=100, high=30_000)
-    cifar_samples: int = option(3000, help="pictures of CIFAR-10 that a network sees", low=100, high=25_000)
+    mnist_samples: int = option(
+        5000, help="images of MNIST that a network sees", low=100, high=30_000
+    )
+    cifar_samples: int = option(
+        3000, help="images of CIFAR-10 that a network sees", low=100, high=25_000
+    )
     mnist_epochs: int = option(6, help="epochs on MNIST", low=1)
     cifar_epochs: int = option(5, help="epochs on CIFAR-10", low=1)
 
     def trials(self) -> Sequence[Trial]:
         """Every split of both data sets."""
-        return [Trial(parameters={"data": name}, seed=split) for name in LOADERS for split in range(self.splits)]
+        return [
+            Trial(parameters={"data": name}, seed=split)
+            for name in LOADERS
+            for split in range(self.splits)
+        ]
 
     def run(self, trial: Trial) -> Record:
         """Train on one part, on another part, and on the first with wrong labels."""
         small = trial["data"] == "mnist"
         size = self.mnist_samples if small else self.cifar_samples
         data = LOADERS[trial["data"]](size=2 * size, test_size=100, seed=trial.seed)
-        first, second = (data.select(part) for part in stratified_split(data.targets, (size, size), trial.seed))
+        first, second = (
+            data.select(part) for part in stratified_split(data.targets, (size, size), trial.seed)
+        )
         labels, wrong = label_noise(first.targets, NOISE, classes=10, seed=trial.seed)
-        train = functools.partial(self._trained, trial, self.mnist_epochs if small else self.cifar_epochs)
-        own, other, noisy = train(first, first.targets), train(second, second.targets), train(first, labels)
+        train = functools.partial(
+            self._trained, trial, self.mnist_epochs if small else self.cifar_epochs
+        )
+        own, other, noisy = (
+            train(first, first.targets),
+            train(second, second.targets),
+            train(first, labels),
+        )
         weights = local_variance(head_features(own), first.targets, k=NEIGHBORS).variance
         stranger = Subject(other.model, "cross_entropy", (first.inputs, first.targets))
         hard = stranger.errors().double()
@@ -87,30 +101,44 @@ class VbswFigure2(Study):
             "train_error": own.mean_error(),
         }
         if trial.seed == 0:
-            record["pictures"] = _pictures(first, weights, stranger.predictions())
+            record["images"] = _images(first, weights, stranger.predictions())
         return record
 
     def _trained(self, trial: Trial, epochs: int, data: DataSet, labels: Tensor) -> Subject:
-        recipe = Recipe(model=NETS[trial["data"]], train=(data.inputs, labels), epochs=epochs, batch_size=64)
+        recipe = Recipe(
+            model=NETS[trial["data"]], train=(data.inputs, labels), epochs=epochs, batch_size=64
+        )
         return fit(recipe, seed=trial.seed, evaluate_every=0).subject()
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row a data set, question and way of choosing, against all samples; and the pictures."""
+        """One row per data set, question and way of choosing, against all samples; and the images."""
         rows: list[tuple[Any, ...]] = []
         for name in LOADERS:
             rows += _rows(name, [record for trial, record in records if trial["data"] == name])
-        pictured = [(trial, record["pictures"]) for trial, record in records if "pictures" in record]
+        imaged = [(trial, record["images"]) for trial, record in records if "images" in record]
         return Table(
             title="VBSW, Figure 2: what the heaviest samples are",
-            columns=("data", "share, %", "2 % with", "all samples", "these", "difference", "low", "high", "p (Holm)"),
+            columns=(
+                "data",
+                "share, %",
+                "2 % with",
+                "all samples",
+                "these",
+                "difference",
+                "low",
+                "high",
+                "p (Holm)",
+            ),
             rows=tuple(rows),
             notes=_notes(records),
-            charts=tuple(_gallery(trial["data"], pictures) for trial, pictures in pictured),
+            charts=tuple(_gallery(trial["data"], images) for trial, images in imaged),
         )
 
     def tiny(self) -> Self:
-        """Two splits of a few pictures, one epoch."""
-        return self.replace(splits=2, mnist_samples=200, cifar_samples=100, mnist_epochs=1, cifar_epochs=1)
+        """Two splits of a few images, one epoch."""
+        return self.replace(
+            splits=2, mnist_samples=200, cifar_samples=100, mnist_epochs=1, cifar_epochs=1
+        )
 
 
 def heaviest(scores: Tensor, count: int) -> Tensor:
@@ -124,24 +152,36 @@ def heaviest(scores: Tensor, count: int) -> Tensor:
 
 
 def _found(features: Tensor, labels: Tensor, wrong: Tensor) -> dict[str, float]:
-    """The share of wrong labels among as many samples, chosen by variance or by the neighbours' disagreement."""
+    """The share of wrong labels among as many samples, chosen by variance or by the neighbors' disagreement."""
     found = local_variance(features, labels, k=NEIGHBORS, agreement=True)
     assert found.agreement is not None
     count = int(wrong.sum())
     scores = {"heaviest": found.variance, "least agreement": -found.agreement}
-    shares = {name: float(wrong[heaviest(score, count)].double().mean()) for name, score in scores.items()}
+    shares = {
+        name: float(wrong[heaviest(score, count)].double().mean()) for name, score in scores.items()
+    }
     return {**shares, "all": float(wrong.double().mean())}
 
 
 def _rows(name: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
     if len(records) < 2:
         return []
-    cases = [(question, way) for question in QUESTIONS for way in WAYS if way in records[0][question]]
-    percent = {(q, way): [100 * record[q][way] for record in records] for q, _ in cases for way in records[0][q]}
+    cases = [
+        (question, way) for question in QUESTIONS for way in WAYS if way in records[0][question]
+    ]
+    percent = {
+        (q, way): [100 * record[q][way] for record in records]
+        for q, _ in cases
+        for way in records[0][q]
+    }
     tests = [paired(percent[question, way], percent[question, "all"]) for question, way in cases]
     rows: list[tuple[Any, ...]] = []
-    for (question, way), test, p in zip(cases, tests, holm([test.p_value for test in tests]), strict=True):
-        means = [sum(found) / len(found) for found in (percent[question, "all"], percent[question, way])]
+    for (question, way), test, p in zip(
+        cases, tests, holm([test.p_value for test in tests]), strict=True
+    ):
+        means = [
+            sum(found) / len(found) for found in (percent[question, "all"], percent[question, way])
+        ]
         ends = (test.difference, test.interval.low, test.interval.high)
         rows.append((name, QUESTIONS[question], WAYS[way], *means, *ends, p))
     return rows
@@ -149,28 +189,38 @@ def _rows(name: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
 
 def _notes(records: Sequence[tuple[Trial, Record]]) -> tuple[str, ...]:
     errors = {
-        name: [100 * record["train_error"] for trial, record in records if trial["data"] == name] for name in LOADERS
+        name: [100 * record["train_error"] for trial, record in records if trial["data"] == name]
+        for name in LOADERS
     }
     known = [f"{name} {sum(found) / len(found):.1f} %" for name, found in errors.items() if found]
     return (
-        f"Mean train error of the networks: {', '.join(known)}.",
-        "Chance finds as many wrong labels as there are among all samples. Own features are those of the network that "
-        "was trained on these labels, other features those of another network, which has seen none of the samples.",
-        "Differences are paired over splits, with Student's 95 % intervals; p-values by Holm within a data set.",
-        "Pictures: label, answer of a network that has not seen them, largest variance first; of the first split.",
+        f"Mean training error of the networks: {', '.join(known)}.",
+        "Chance finds as many wrong labels as there are among all samples. Own features are those "
+        "of the network that "
+        "was trained on these labels, other features those of another network, which has seen "
+        "none of the samples.",
+        "Differences are paired over splits, with Student's 95 % intervals; p-values by Holm "
+        "within a data set.",
+        "Images: label, answer of a network that has not seen them, largest variance first; of "
+        "the first split.",
     )
 
 
-def _pictures(data: DataSet, weights: Tensor, predictions: Tensor) -> list[dict[str, Any]]:
+def _images(data: DataSet, weights: Tensor, predictions: Tensor) -> list[dict[str, Any]]:
     chosen = heaviest(weights, SHOWN)
     names = data.classes or tuple(map(str, range(10)))
-    addresses = as_pictures(data.inputs[chosen])
+    addresses = as_images(data.inputs[chosen])
     return [
-        {"address": address, "caption": f"{names[int(data.targets[k])]} → {names[int(predictions[k])]}"}
+        {
+            "address": address,
+            "caption": f"{names[int(data.targets[k])]} → {names[int(predictions[k])]}",
+        }
         for address, k in zip(addresses, chosen.tolist(), strict=True)
     ]
 
 
-def _gallery(name: str, pictures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    title = f"{name}: the {len(pictures)} heaviest (label → answer of a network that has not seen them)"
-    return {"kind": "gallery", "title": title, "pictures": list(pictures)}
+def _gallery(name: str, images: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    title = (
+        f"{name}: the {len(images)} heaviest (label → answer of a network that has not seen them)"
+    )
+    return {"kind": "gallery", "title": title, "images": list(images)}

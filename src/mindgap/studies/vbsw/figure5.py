@@ -1,18 +1,12 @@
 """Figure 5 of the VBSW paper: the grid of m and k on Boston housing, and what choosing on test data pretends."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator
-from mindgap.core.spec import option
-from mindgap.core.stats import holm, paired
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import Record, Study, Table, Trial, generator, holm, option, paired
 from mindgap.data import boston, standardize
 from mindgap.ops.convex.heads import Heads, solve_heads
 from mindgap.ops.variance.by_k import VarianceByK
@@ -33,11 +27,12 @@ class VbswFigure5(Study):
     Formula: $\min_{W, b} \frac{\sum_i w_i \lVert W x_i + b - y_i \rVert^2}{\sum_i w_i}, \qquad
     w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
 
-    Reading: Negative cells of the map are settings that do better than no weights, on average over splits. The rows
-    show what a choice is worth: made on validation data it must beat the baseline to be of use, and made on test data
-    even weights on the wrong samples seem to help.
+    Reading: Negative cells of the map are settings that do better than no weights, on average over
+    splits. The rows show what a choice is worth: made on validation data it must beat the baseline
+    to be of use, and made on test data even weights on the wrong samples seem to help.
 
-    Assumes: The linear model stands at its exact optimum, so that no step size or seed plays a part.
+    Assumes: The linear model stands at its exact optimum, so that no step size or seed plays a
+    part.
 
     >>> len(VbswFigure5().trials())
     100
@@ -70,11 +65,14 @@ class VbswFigure5(Study):
 
     def grid(self) -> tuple[list[float], list[int]]:
         """Equally spaced values of m from 2 to 100 and of k from 10 to 50."""
-        ms, ks = torch.linspace(2, 100, self.cells), torch.linspace(10, 50, self.cells).round().int()
+        ms, ks = (
+            torch.linspace(2, 100, self.cells),
+            torch.linspace(10, 50, self.cells).round().int(),
+        )
         return [float(m) for m in ms], [int(k) for k in ks]
 
     def _weights(self, features: Tensor, targets: Tensor) -> Tensor:
-        """One row a setting, k by k, the published setting last."""
+        """One row per setting, k by k, the published setting last."""
         ms, ks = self.grid()
         by_k = VarianceByK(features, targets, 50, task="regression")
         settings = [*((m, k) for k in ks for m in ms), (8.0, 35)]
@@ -85,19 +83,36 @@ class VbswFigure5(Study):
         """What each way of choosing is worth, and the map."""
         found = [record for _, record in records]
         baseline = [record["baseline"] for record in found]
-        tests = {arm: paired([record[arm] for record in found], baseline) for arm in ARMS} if len(found) > 1 else {}
+        tests = (
+            {arm: paired([record[arm] for record in found], baseline) for arm in ARMS}
+            if len(found) > 1
+            else {}
+        )
         corrected = holm([test.p_value for test in tests.values()])
         mean = sum(baseline) / len(baseline)
         rows: list[tuple[Any, ...]] = [("no weights", mean, None, None, None, None, None)]
         for (arm, test), p_value in zip(tests.items(), corrected, strict=True):
             better = sum(record[arm] < record["baseline"] for record in found) / len(found)
-            change = (100 * end / mean for end in (test.difference, test.interval.low, test.interval.high))
+            change = (
+                100 * end / mean for end in (test.difference, test.interval.low, test.interval.high)
+            )
             rows.append((ARMS[arm], mean + test.difference, *change, 100 * better, p_value))
         return Table(
             title="VBSW, Figure 5: what the choice of m and k is worth on Boston housing",
-            columns=("arm", "test error", "change, %", "low", "high", "better in % of splits", "p (Holm)"),
+            columns=(
+                "arm",
+                "test error",
+                "change, %",
+                "low",
+                "high",
+                "better in % of splits",
+                "p (Holm)",
+            ),
             rows=tuple(rows),
-            notes=(f"Mean over {len(found)} random splits, paired; a quarter of the train part is validation data.",),
+            notes=(
+                f"Mean over {len(found)} random splits, paired; a quarter of the training part is "
+                "validation data.",
+            ),
             charts=(self._map(found),),
         )
 
@@ -108,7 +123,7 @@ class VbswFigure5(Study):
             "kind": "heat",
             "title": "Change of the test error against no weights, %, mean over splits",
             "x_label": "largest weight m",
-            "y_label": "neighbours k",
+            "y_label": "neighbors k",
             "x": ms,
             "y": ks,
             "z": change.view(len(ks), len(ms)).tolist(),

@@ -1,7 +1,5 @@
 """The table of heads: every arm with the paper's number, and its difference over splits and over seeds."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mindgap.core.stats import Nested, holm, paired_nested, standard_error
-from mindgap.core.study import Record, Trial
+from mindgap.core import Nested, Record, Trial, holm, paired_nested, standard_error
 from mindgap.studies.vbsw.heads import EXACT, MINIBATCH
 
 Floats = NDArray[np.float64]
@@ -43,9 +40,14 @@ class HeadTable:
     paper: Mapping[str, float]
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """One row an arm, p-values corrected by Holm over the arms."""
-        tests = {arm: paired_nested(self.accuracy[arm], self.accuracy[other]) for arm, other in AGAINST.items()}
-        p_splits = dict(zip(tests, holm([test.over_splits.p_value for test in tests.values()]), strict=True))
+        """One row per arm, p-values corrected by Holm over the arms."""
+        tests = {
+            arm: paired_nested(self.accuracy[arm], self.accuracy[other])
+            for arm, other in AGAINST.items()
+        }
+        p_splits = dict(
+            zip(tests, holm([test.over_splits.p_value for test in tests.values()]), strict=True)
+        )
         p_seeds = dict(zip(tests, holm([test.p_value for test in tests.values()]), strict=True))
         rows = [(*self._head(BASE), *(None,) * 8)]
         for arm, test in tests.items():
@@ -62,11 +64,16 @@ class HeadTable:
         best, paper = [float(self.accuracy[arm].max()) for arm in (BASE, BEST_VBSW)], self._paper()
         gain = float((self.accuracy[BEST_VBSW] - self.accuracy[BASE]).mean())
         keys = ("base_validation", "mean_weight", "converged")
-        validation, weight, converged = (np.mean([record[key] for record in self.records]) for key in keys)
+        validation, weight, converged = (
+            np.mean([record[key] for record in self.records]) for key in keys
+        )
         return (
-            f"{self.name}: {len(self.records)} base networks with a mean validation accuracy of {validation:.2f} %; "
-            f"mean weight {weight:.2f}; {100 * converged:.4g} % of the exact heads at their optimum; gain as published "
-            f"{gain:+.3f} (paper {paper[2]:+.2f}); best base network {best[0]:.2f} (paper {paper[0]:.2f}) and best of "
+            f"{self.name}: {len(self.records)} base networks with a mean validation accuracy of "
+            f"{validation:.2f} %; "
+            f"mean weight {weight:.2f}; {100 * converged:.4g} % of the exact heads at their "
+            "optimum; gain as published "
+            f"{gain:+.3f} (paper {paper[2]:+.2f}); best base network {best[0]:.2f} (paper "
+            f"{paper[0]:.2f}) and best of "
             f"all VBSW heads {best[1]:.2f} (paper {paper[1]:.2f})."
         )
 
@@ -93,7 +100,9 @@ class HeadTable:
         best = [row for row in rows if row[1].startswith("best of")]
         return [
             self._chart(same, "difference from the same head without weights"),
-            self._chart(best, "gain over the base network as the paper counts it, picked on test data"),
+            self._chart(
+                best, "gain over the base network as the paper counts it, picked on test data"
+            ),
         ]
 
     def _chart(self, rows: Sequence[tuple[Any, ...]], what: str) -> dict[str, Any]:
@@ -107,7 +116,9 @@ class HeadTable:
         }
 
 
-def head_table(name: str, records: Sequence[tuple[Trial, Record]], paper: Mapping[str, float]) -> HeadTable | None:
+def head_table(
+    name: str, records: Sequence[tuple[Trial, Record]], paper: Mapping[str, float]
+) -> HeadTable | None:
     """The networks of a data set, from the splits of which all networks are there; nothing if these are too few."""
     splits: dict[int, list[Record]] = {}
     for trial, record in records:
@@ -118,17 +129,31 @@ def head_table(name: str, records: Sequence[tuple[Trial, Record]], paper: Mappin
     if most < 2 or len(whole) < 2:
         return None
     scores = [[_scores(record) for record in found] for found in whole]
-    accuracy = {arm: np.array([[one[arm] for one in found] for found in scores]) for arm in (BASE, *AGAINST)}
-    return HeadTable(name=name, accuracy=accuracy, records=[one for found in whole for one in found], paper=paper)
+    accuracy = {
+        arm: np.array([[one[arm] for one in found] for found in scores]) for arm in (BASE, *AGAINST)
+    }
+    return HeadTable(
+        name=name, accuracy=accuracy, records=[one for found in whole for one in found], paper=paper
+    )
 
 
 def _scores(record: Record) -> dict[str, float]:
     exact = {f"exact head, {arm}": value for arm, value in record["exact"].items()}
-    small = {f"minibatch, {arm}": float(np.mean(values)) for arm, values in record["minibatch"].items()}
+    small = {
+        f"minibatch, {arm}": float(np.mean(values)) for arm, values in record["minibatch"].items()
+    }
     best = {f"best of seeds on test, {arm}": max(record["minibatch"][arm]) for arm in PICKED}
     return {BASE: record["base"], **exact, **small, **best}
 
 
 def _ends(test: Nested, p_splits: float, p_seeds: float) -> tuple[float, ...]:
     over = test.over_splits.interval
-    return test.difference, over.low, over.high, p_splits, test.interval.low, test.interval.high, p_seeds
+    return (
+        test.difference,
+        over.low,
+        over.high,
+        p_splits,
+        test.interval.low,
+        test.interval.high,
+        p_seeds,
+    )

@@ -3,8 +3,6 @@
 The features of a trained network's head on train, validation and test data.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -13,10 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from mindgap.core.checks import generator
-from mindgap.core.errors import InputError
-from mindgap.core.recipe import Recipe
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Recipe, Subject, generator
 from mindgap.ops.convex.heads import Heads, solve_heads
 from mindgap.ops.convex.minibatch import Minibatch
 from mindgap.ops.models.head import find_head, head_features, layer_of
@@ -42,7 +37,9 @@ class HeadParts:
         return self.head.out_features
 
 
-def head_parts(model: nn.Module, train: Rows, validation: Rows, test: Rows, head: str = "") -> HeadParts:
+def head_parts(
+    model: nn.Module, train: Rows, validation: Rows, test: Rows, head: str = ""
+) -> HeadParts:
     """Pass the data of a classification through a network once, up to its last linear layer.
 
     >>> import torch
@@ -50,9 +47,14 @@ def head_parts(model: nn.Module, train: Rows, validation: Rows, test: Rows, head
     >>> head_parts(nn.Sequential(nn.ReLU(), nn.Linear(2, 3)), square, square, square).classes
     3
     """
-    subjects = [Subject(model, "cross_entropy", rows, check_determinism=False) for rows in (train, validation, test)]
+    subjects = [
+        Subject(model, "cross_entropy", rows, check_determinism=False)
+        for rows in (train, validation, test)
+    ]
     name = find_head(subjects[0], head)
-    first, second, third = ((head_features(subject, name=name), subject.targets("train")) for subject in subjects)
+    first, second, third = (
+        (head_features(subject, name=name), subject.targets("train")) for subject in subjects
+    )
     return HeadParts(train=first, validation=second, test=third, head=layer_of(model, name))
 
 
@@ -63,7 +65,7 @@ MINIBATCH = ("no weights", "VBSW", "permuted", "VBSW, mean 1", "step × mean wei
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadWeights:
-    """One row of weights a setting (largest weight, neighbours), and the same weights on other samples."""
+    """One row of weights a setting (largest weight, neighbors), and the same weights on other samples."""
 
     settings: tuple[Setting, ...]
     published: int
@@ -78,27 +80,37 @@ class HeadWeights:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExactArms:
-    """Test accuracies in per cent, the settings that validation data chose, and how many heads reached the optimum."""
+    """Test accuracies in percent, the settings that validation data chose, and how many heads reached the optimum."""
 
     accuracy: dict[str, float]
     chosen: dict[str, Setting]
     converged: float
 
 
-def head_weights(train: Rows, settings: Sequence[Setting], published: Setting, seed: int) -> HeadWeights:
+def head_weights(
+    train: Rows, settings: Sequence[Setting], published: Setting, seed: int
+) -> HeadWeights:
     """Weights by local variance for all settings from one search; the control moves all of them by one permutation.
 
-    >>> square, classes = torch.tensor([[0.0, 0.0], [0.0, 1.0], [3.0, 0.0], [3.0, 1.0]]), torch.tensor([0, 1, 1, 1])
+    >>> square, classes = (
+    ...     torch.tensor([[0.0, 0.0], [0.0, 1.0], [3.0, 0.0], [3.0, 1.0]]),
+    ...     torch.tensor([0, 1, 1, 1]),
+    ... )
     >>> found = head_weights((square, classes), [(3.0, 2), (5.0, 2)], (5.0, 2), seed=0)
     >>> found.own.tolist(), sorted(found.mixed[1].tolist())
     ([5.0, 5.0, 1.0, 1.0], [1.0, 1.0, 5.0, 5.0])
     """
     if published not in settings:
-        raise InputError(f"settings must hold the published one, got none equal to {published}. Add it to the grid.")
+        raise InputError(
+            f"settings must hold the published one, got none equal to {published}. Add it to the "
+            "grid."
+        )
     by_k = VarianceByK(*train, max(k for _, k in settings), task="classification")
     rows = torch.stack([scale_weights(by_k(k), largest) for largest, k in settings])
     mixed = permuted(rows.T, generator(seed)).T
-    return HeadWeights(settings=tuple(settings), published=settings.index(published), rows=rows, mixed=mixed)
+    return HeadWeights(
+        settings=tuple(settings), published=settings.index(published), rows=rows, mixed=mixed
+    )
 
 
 def exact_arms(parts: HeadParts, weights: HeadWeights, l2: float = 1e-6) -> ExactArms:
@@ -110,7 +122,10 @@ def exact_arms(parts: HeadParts, weights: HeadWeights, l2: float = 1e-6) -> Exac
     heads = solve_heads("softmax", *parts.train, every, outputs=parts.classes, l2=l2)
     test = accuracy_of(heads.outputs(parts.test[0]), parts.test[1])
     count, first = len(weights.settings), weights.published
-    best, best_mixed = _chosen(heads, parts.validation, 1, count), _chosen(heads, parts.validation, 1 + count, count)
+    best, best_mixed = (
+        _chosen(heads, parts.validation, 1, count),
+        _chosen(heads, parts.validation, 1 + count, count),
+    )
     places = (0, 1 + first, 1 + count + first, 1 + best, 1 + count + best_mixed)
     return ExactArms(
         accuracy=dict(zip(EXACT, (float(test[place]) for place in places), strict=True)),
@@ -122,7 +137,7 @@ def exact_arms(parts: HeadParts, weights: HeadWeights, l2: float = 1e-6) -> Exac
 def minibatch_arms(
     parts: HeadParts, weights: HeadWeights, seeds: Sequence[int], settings: Minibatch
 ) -> dict[str, list[float]]:
-    """Test accuracies of new heads trained by Adam in small batches, a number a seed, in per cent.
+    """Test accuracies of new heads trained by Adam in small batches, a number a seed, in percent.
 
     A seed fixes the first weights of the head and the order of the samples, the same in all arms.
     """
@@ -159,7 +174,7 @@ def _chosen(heads: Heads, validation: Rows, start: int, count: int) -> int:
 
 
 def accuracy_of(outputs: Tensor, target: Tensor) -> Tensor:
-    """Per cent right of each head, from outputs (heads, samples, classes).
+    """Percent right of each head, from outputs (heads, samples, classes).
 
     >>> accuracy_of(torch.tensor([[[0.0, 1.0], [0.0, 1.0]]]), torch.tensor([1, 0])).tolist()
     [50.0]

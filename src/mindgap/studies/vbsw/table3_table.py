@@ -13,9 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core.stats import Paired, holm, paired, paired_nested, standard_error
-from mindgap.core.study import Record, Trial
-from mindgap.core.table import Table
+from mindgap.core import Paired, Record, Table, Trial, holm, paired, paired_nested, standard_error
 from mindgap.data import standardize, stratified_split
 from mindgap.ops.variance.by_k import VarianceByK
 from mindgap.ops.variance.weights import scale_weights
@@ -29,40 +27,67 @@ CONTROLS = {
 }
 PAPER = {"no weights": "no weights", "VBSW as published": "VBSW", "VBSW": "VBSW"}
 COLUMNS = (
-    *("data", "metric", "training", "arm", "paper", "ours", "se", "minus no weights", "low", "high", "p (Holm)"),
+    *(
+        "data",
+        "metric",
+        "training",
+        "arm",
+        "paper",
+        "ours",
+        "se",
+        "minus no weights",
+        "low",
+        "high",
+        "p (Holm)",
+    ),
     *("seeds: low", "high", "p (Holm)", "minus permuted", "low", "high", "p (Holm)", "GLUE dev"),
 )
 Row = tuple[Any, ...]
 Tables = dict[str, np.ndarray[Any, np.dtype[np.float64]]]  # splits × seeds by arm
 
 
-def summary(records: Sequence[tuple[Trial, Record]], expected: Mapping[str, float], encoder: str, epochs: int) -> Table:
+def summary(
+    records: Sequence[tuple[Trial, Record]],
+    expected: Mapping[str, float],
+    encoder: str,
+    epochs: int,
+) -> Table:
     """Rows of every data set of which two splits are done."""
     rows: list[Row] = []
     verdicts: list[Paired] = []
     for name, metrics in METRICS.items():
         drawn, official = (
-            [r for t, r in records if t["data"] == name and t["judge"] == j] for j in ("drawn", "GLUE dev")
+            [r for t, r in records if t["data"] == name and t["judge"] == j]
+            for j in ("drawn", "GLUE dev")
         )
-        for metric, training in ((metric, training) for metric in metrics for training in TRAININGS):
+        for metric, training in (
+            (metric, training) for metric in metrics for training in TRAININGS
+        ):
             if len(drawn) > 1:
                 tables = _tables(drawn, training, metric)
                 single = _tables(official, training, metric) if official else {}
                 beside = {arm: expected[f"{name}, {metric}, {PAPER[arm]}"] for arm in PAPER}
                 rows += _rows((name, metric, TRAININGS[training]), tables, single, beside)
-                verdicts += [_versus(tables[arm], tables[CONTROLS[arm]]) for arm in tables if arm in CONTROLS]
+                verdicts += [
+                    _versus(tables[arm], tables[CONTROLS[arm]]) for arm in tables if arm in CONTROLS
+                ]
     return Table(
         title="VBSW, Table 3: scores in percent, mean over splits of the mean over seeds",
         columns=COLUMNS,
         rows=tuple(_with_verdicts(rows, verdicts)),
         notes=(*_notes(records, encoder, epochs), _verdict(verdicts)),
-        charts=tuple(_chart(name, metric, rows) for name, metrics in METRICS.items() for metric in metrics),
+        charts=tuple(
+            _chart(name, metric, rows) for name, metrics in METRICS.items() for metric in metrics
+        ),
     )
 
 
 def _tables(records: Sequence[Record], training: str, metric: str) -> Tables:
     arms = records[0][training]["scores"]
-    return {arm: np.array([record[training]["scores"][arm][metric] for record in records]) for arm in arms}
+    return {
+        arm: np.array([record[training]["scores"][arm][metric] for record in records])
+        for arm in arms
+    }
 
 
 def _versus(treated: np.ndarray[Any, Any], control: np.ndarray[Any, Any]) -> Paired:
@@ -74,15 +99,27 @@ def _rows(head: Row, tables: Tables, official: Tables, paper: Mapping[str, float
     plain, others = tables["no weights"], [arm for arm in tables if arm != "no weights"]
     over_splits = {arm: _versus(tables[arm], plain) for arm in others}
     over_seeds = {arm: _nested(tables[arm], plain) for arm in others if tables[arm].shape[1] > 1}
-    p_splits = dict(zip(over_splits, holm([test.p_value for test in over_splits.values()]), strict=True))
-    p_seeds = dict(zip(over_seeds, holm([test.p_value for test in over_seeds.values()]), strict=True))
+    p_splits = dict(
+        zip(over_splits, holm([test.p_value for test in over_splits.values()]), strict=True)
+    )
+    p_seeds = dict(
+        zip(over_seeds, holm([test.p_value for test in over_seeds.values()]), strict=True)
+    )
     rows = []
     for arm, table in tables.items():
         middle: Row = (None,) * 7
         if arm in over_splits:
             first, second = over_splits[arm], over_seeds.get(arm)
-            ends: Row = (second.interval.low, second.interval.high, p_seeds[arm]) if second else (None,) * 3
-            middle = (first.difference, first.interval.low, first.interval.high, p_splits[arm], *ends)
+            ends: Row = (
+                (second.interval.low, second.interval.high, p_seeds[arm]) if second else (None,) * 3
+            )
+            middle = (
+                first.difference,
+                first.interval.low,
+                first.interval.high,
+                p_splits[arm],
+                *ends,
+            )
         mean, error = float(table.mean()), standard_error(table.mean(1))
         dev = float(official[arm].mean()) if arm in official else None
         rows.append((*head, arm, paper.get(arm), mean, error, *middle, None, None, None, None, dev))
@@ -102,35 +139,48 @@ def _with_verdicts(rows: Sequence[Row], verdicts: Sequence[Paired]) -> list[Row]
             full.append(row)
             continue
         test, p_value = next(corrected)
-        full.append((*row[:14], test.difference, test.interval.low, test.interval.high, p_value, row[-1]))
+        full.append(
+            (*row[:14], test.difference, test.interval.low, test.interval.high, p_value, row[-1])
+        )
     return full
 
 
 def _notes(records: Sequence[tuple[Trial, Record]], encoder: str, epochs: int) -> list[str]:
     notes = [
-        f"Features: {encoder}; the paper's are tiny BERT's. ADAM runs {epochs:,} epochs; the paper's runs 10,000.",
-        "Differences are paired over splits that draw their test samples too, with 95 % intervals and Student's "
-        "p-values by Holm; the splits share samples, so the intervals are rather too narrow. Intervals over seeds "
+        f"Features: {encoder}; the paper's are tiny BERT's. ADAM runs {epochs:,} epochs; the "
+        "paper's runs 10,000.",
+        "Differences are paired over splits that draw their test samples too, with 95 % intervals "
+        "and Student's "
+        "p-values by Holm; the splits share samples, so the intervals are rather too narrow. "
+        "Intervals over seeds "
         "speak about these very splits alone. GLUE dev is a single split without an interval.",
     ]
     for name in METRICS:
-        found = [record for trial, record in records if trial["data"] == name and trial["judge"] == "drawn"]
+        found = [
+            record
+            for trial, record in records
+            if trial["data"] == name and trial["judge"] == "drawn"
+        ]
         if found:
             mean = sum(record["mean_weight"] for record in found) / len(found)
             middle = sorted(record["exact"]["l2"] for record in found)[len(found) // 2]
             whole = sum(record["exact"]["converged"] for record in found)
             notes.append(
-                f"{name}: mean published weight {mean:.2f}, median λ {middle:g}, converged on {whole} of {len(found)}."
+                f"{name}: mean published weight {mean:.2f}, median λ {middle:g}, converged on "
+                f"{whole} of {len(found)}."
             )
     return notes
 
 
 def _verdict(verdicts: Sequence[Paired]) -> str:
     corrected = holm([test.p_value for test in verdicts])
-    sure = [test.difference for test, p_value in zip(verdicts, corrected, strict=True) if p_value < 0.05]
+    sure = [
+        test.difference for test, p_value in zip(verdicts, corrected, strict=True) if p_value < 0.05
+    ]
     better, worse = sum(change > 0 for change in sure), sum(change < 0 for change in sure)
     return (
-        f"Against its own weights on other samples VBSW is better in {better} and worse in {worse} of "
+        f"Against its own weights on other samples VBSW is better in {better} and worse in "
+        f"{worse} of "
         f"{len(verdicts)} comparisons (p < 0.05, Holm over all of them)."
     )
 
@@ -145,7 +195,10 @@ def _chart(name: str, metric: str, rows: Sequence[Row]) -> dict[str, Any]:
         "y_label": f"{metric}, percent",
         "series": [
             {"name": word, "x": [row[3] for row in found]}
-            | {key: [row[place] for row in found] for key, place in (("y", 7), ("low", 8), ("high", 9))}
+            | {
+                key: [row[place] for row in found]
+                for key, place in (("y", 7), ("low", 8), ("high", 9))
+            }
             for word, found in series
         ],
     }
@@ -153,7 +206,11 @@ def _chart(name: str, metric: str, rows: Sequence[Row]) -> dict[str, Any]:
 
 SETTINGS = tuple((m, k) for k in (5, 10, 20, 40) for m in (2.0, 5.0, 10.0, 40.0))  # to choose from
 PARTS = (0.6, 0.2, 0.2)  # fit, choose, judge
-PUBLISHED = {"RTE": (20.0, 10, 8), "STS-B": (30.0, 30, 8), "MRPC": (75.0, 25, 16)}  # m, k, batch size in Table 6
+PUBLISHED = {
+    "RTE": (20.0, 10, 8),
+    "STS-B": (30.0, 30, 8),
+    "MRPC": (75.0, 25, 16),
+}  # m, k, batch size in Table 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,11 +224,16 @@ class Parts:
     judge: tuple[Tensor, Tensor]
 
     @classmethod
-    def of(cls, name: str, features: Tensor, target: Tensor, rows: Sequence[Tensor], components: int) -> Parts:
-        """Standardised features, turned to the first principal components; both are learned on the fit part."""
+    def of(
+        cls, name: str, features: Tensor, target: Tensor, rows: Sequence[Tensor], components: int
+    ) -> Parts:
+        """Standardized features, turned to the first principal components; both are learned on the fit part."""
         fit, *others = standardize(*(features[part] for part in rows))
         directions = torch.linalg.eigh(fit.T @ fit).eigenvectors[:, -components:]
-        turned = [(part @ directions, target[places]) for part, places in zip((fit, *others), rows, strict=True)]
+        turned = [
+            (part @ directions, target[places])
+            for part, places in zip((fit, *others), rows, strict=True)
+        ]
         return cls(name, "squares" if target.is_floating_point() else "logistic", *turned)
 
 
@@ -190,6 +252,9 @@ def rows_of(target: Tensor, official: Tensor | None, seed: int) -> tuple[Tensor,
     """Rows to fit, to choose and to judge; where the official part judges, the others share the rest in their ratio."""
     if official is None:
         return stratified_split(target, PARTS, seed)
-    rest, shares = torch.nonzero(~official)[:, 0], (PARTS[0] / sum(PARTS[:2]), PARTS[1] / sum(PARTS[:2]))
+    rest, shares = (
+        torch.nonzero(~official)[:, 0],
+        (PARTS[0] / sum(PARTS[:2]), PARTS[1] / sum(PARTS[:2])),
+    )
     fit, choose = (rest[part] for part in stratified_split(target[rest], shares, seed))
     return fit, choose, torch.nonzero(official)[:, 0]

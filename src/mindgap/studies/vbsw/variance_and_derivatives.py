@@ -1,7 +1,5 @@
 """Does the variance of f(x + noise) tend to the Taylor metric, and at the rate that the VBSW paper states?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -10,11 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator
-from mindgap.core.spec import option
-from mindgap.core.stats import mean_interval
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import Record, Study, Table, Trial, generator, mean_interval, option
 from mindgap.ops.taylor.metric import partial_derivatives, taylor_metric
 from mindgap.ops.variance.local import sampled_variance
 
@@ -38,17 +32,20 @@ NODES = 40  # of the quadrature in each input: exact to rounding for these funct
 class VarianceAndDerivatives(Study):
     r"""The variance of f(x + noise) against the Taylor metric Df as the noise shrinks.
 
-    Formula: $\mathrm{Var} f(x + \xi) = \epsilon \lVert \nabla f \rVert^2 + \frac{\epsilon^2}{2} \lVert H \rVert_F^2 +
-    \epsilon^2 \, \nabla f \cdot \nabla \Delta f + O(\epsilon^3), \qquad \xi \sim N(0, \epsilon I)$
+    Formula: $\mathrm{Var} f(x + \xi) = \epsilon \lVert \nabla f \rVert^2 + \frac{\epsilon^2}{2}
+    \lVert H \rVert_F^2 + \epsilon^2 \, \nabla f \cdot \nabla \Delta f + O(\epsilon^3), \qquad \xi
+    \sim N(0, \epsilon I)$
 
-    Reading: Each line of the picture falls by its rate, the power of ε in the table. The paper claims that the variance
-    equals Df² up to the third power of the noise's length, 1.5 in ε. It holds, and the rate is 2; but that is the order
-    of the second term of Df² itself, so the term does not make the approximation better, but where the third
-    derivatives vanish. With the term of the third derivatives the rate is 3. Eq. (4) of the paper, the mean square of
-    f(x + ξ) − f(x), also tends to Df¹ but exceeds the variance by the square of the mean change.
+    Reading: Each line of the image falls by its rate, the power of ε in the table. The paper claims
+    that the variance equals Df² up to the third power of the noise's length, 1.5 in ε. It holds,
+    and the rate is 2; but that is the order of the second term of Df² itself, so the term does not
+    make the approximation better, but where the third derivatives vanish. With the term of the
+    third derivatives the rate is 3. Eq. (4) of the paper, the mean square of f(x + ξ) − f(x), also
+    tends to Df¹ but exceeds the variance by the square of the mean change.
 
-    Assumes: Smooth functions; the variance is computed by Gauss–Hermite quadrature, so no sampling blurs the rates. The
-    sampled variance has rows of its own: its relative error falls with the number of draws, at the rate −½ of any mean.
+    Assumes: Smooth functions; the variance is computed by Gauss–Hermite quadrature, so no sampling
+    blurs the rates. The sampled variance has rows of its own: its relative error falls with the
+    number of draws, at the rate −½ of any mean.
 
     >>> len(VarianceAndDerivatives().trials())
     5
@@ -71,12 +68,23 @@ class VarianceAndDerivatives(Study):
     def run(self, trial: Trial) -> Record:
         """All differences for all ε at all points."""
         dimension, function = FUNCTIONS[trial["function"]]
-        points = 2 * torch.rand(self.points, dimension, generator=generator(trial.seed), dtype=torch.float64) - 1
+        points = (
+            2
+            * torch.rand(
+                self.points, dimension, generator=generator(trial.seed), dtype=torch.float64
+            )
+            - 1
+        )
         found = [_differences(function, points, epsilon) for epsilon in self.epsilons()]
-        curves = {name: torch.stack([one[name] for one in found]) for name in QUANTITIES}  # ε × points
+        curves = {
+            name: torch.stack([one[name] for one in found]) for name in QUANTITIES
+        }  # ε × points
         noise = math.sqrt(self.smallest * self.largest)
         return {
-            "curves": {name: values.abs().square().mean(1).sqrt().tolist() for name, values in curves.items()},
+            "curves": {
+                name: values.abs().square().mean(1).sqrt().tolist()
+                for name, values in curves.items()
+            },
             "rates": {name: _rates(self.epsilons(), values) for name, values in curves.items()},
             "sampled": self._sampled(function, points, noise, trial.seed),
         }
@@ -84,22 +92,28 @@ class VarianceAndDerivatives(Study):
     def epsilons(self) -> list[float]:
         """The variances of the noise."""
         low, high = math.log(self.smallest), math.log(self.largest)
-        return [math.exp(low + (high - low) * step / (self.steps - 1)) for step in range(self.steps)]
+        return [
+            math.exp(low + (high - low) * step / (self.steps - 1)) for step in range(self.steps)
+        ]
 
     def _counts(self) -> list[int]:
         return [max(self.draws // 4**power, 2) for power in range(5)][::-1]
 
-    def _sampled(self, function: Function, points: Tensor, epsilon: float, seed: int) -> list[float]:
+    def _sampled(
+        self, function: Function, points: Tensor, epsilon: float, seed: int
+    ) -> list[float]:
         """Root mean square of the relative error of the sampled variance, for each number of draws."""
         limit = _moments(function, points, epsilon)["mean_square"]
         found = [
-            sampled_variance(function, points, epsilon=epsilon, samples=count, generator=generator(seed))
+            sampled_variance(
+                function, points, epsilon=epsilon, samples=count, generator=generator(seed)
+            )
             for count in self._counts()
         ]
         return [float(((one - limit) / limit).square().mean().sqrt()) for one in found]
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row a function and difference: the rate at which it vanishes."""
+        """One row per function and difference: the rate at which it vanishes."""
         rows: list[tuple[Any, ...]] = []
         for trial, record in records:
             for name, words in QUANTITIES.items():
@@ -110,16 +124,38 @@ class VarianceAndDerivatives(Study):
                     continue
                 interval = mean_interval(rates)
                 mean = sum(rates) / len(rates)
-                rows.append((trial["function"], words, paper, mean, interval.low, interval.high, len(rates)))
+                rows.append(
+                    (trial["function"], words, paper, mean, interval.low, interval.high, len(rates))
+                )
             slope = _slope(self._counts(), record["sampled"])
-            rows.append((trial["function"], "sampled − its limit, by draws", None, slope, None, None, self.points))
+            rows.append(
+                (
+                    trial["function"],
+                    "sampled − its limit, by draws",
+                    None,
+                    slope,
+                    None,
+                    None,
+                    self.points,
+                )
+            )
         return Table(
             title="Rates at which the variance of f(x + noise) tends to the Taylor metric",
-            columns=("function", "difference", "paper (at least)", "rate in ε", "low", "high", "points"),
+            columns=(
+                "function",
+                "difference",
+                "paper (at least)",
+                "rate in ε",
+                "low",
+                "high",
+                "points",
+            ),
             rows=tuple(rows),
             notes=(
-                "The rate is the slope in the log–log plot over the smaller half of ε: mean over points, 95 % range.",
-                "The paper states O(|ε|³) with |ε| the length of the noise, the square root of its variance: 1.5 in ε.",
+                "The rate is the slope in the log–log plot over the smaller half of ε: mean over "
+                "points, 95 % range.",
+                "The paper states O(|ε|³) with |ε| the length of the noise, the square root of "
+                "its variance: 1.5 in ε.",
                 "‘vanishes’: below rounding at all points, because the third derivatives are zero.",
             ),
             charts=tuple(self._chart(trial["function"], record) for trial, record in records),
@@ -148,7 +184,9 @@ class VarianceAndDerivatives(Study):
 
 def _differences(function: Function, points: Tensor, epsilon: float) -> dict[str, Tensor]:
     found = _moments(function, points, epsilon)
-    first, second = (taylor_metric(function, points, epsilon=epsilon, order=order) for order in (1, 2))
+    first, second = (
+        taylor_metric(function, points, epsilon=epsilon, order=order) for order in (1, 2)
+    )
     third = _third(function, points)
     return {
         "first": found["variance"] - first,
@@ -162,13 +200,21 @@ def _moments(function: Function, points: Tensor, epsilon: float) -> dict[str, Te
     """Variance of f(x + ξ) and mean square of f(x + ξ) − f(x), by Gauss–Hermite quadrature."""
     nodes, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(NODES))
     axes = [nodes] * points.shape[1]
-    grid = torch.stack([axis.flatten() for axis in torch.meshgrid(*axes, indexing="ij")], 1) * epsilon**0.5
-    product = torch.stack([w.flatten() for w in torch.meshgrid(*[weights] * points.shape[1], indexing="ij")], 1).prod(1)
+    grid = (
+        torch.stack([axis.flatten() for axis in torch.meshgrid(*axes, indexing="ij")], 1)
+        * epsilon**0.5
+    )
+    product = torch.stack(
+        [w.flatten() for w in torch.meshgrid(*[weights] * points.shape[1], indexing="ij")], 1
+    ).prod(1)
     product = product / product.sum()
     moved = function((points[:, None] + grid).flatten(0, 1)).view(len(points), -1)
     change = moved - function(points)[:, None]
     mean = change @ product
-    return {"variance": (change - mean[:, None]).square() @ product, "mean_square": change.square() @ product}
+    return {
+        "variance": (change - mean[:, None]).square() @ product,
+        "mean_square": change.square() @ product,
+    }
 
 
 def _third(function: Function, points: Tensor) -> Tensor:

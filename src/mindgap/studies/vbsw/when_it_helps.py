@@ -1,7 +1,5 @@
 """When does VBSW help? Thirteen real data sets, two models, chosen on validation data, against permuted weights."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any, Self
@@ -9,12 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator
-from mindgap.core.recipe import Recipe
-from mindgap.core.spec import option
-from mindgap.core.stats import holm, paired
-from mindgap.core.study import Record, Study, Trial
-from mindgap.core.table import Table
+from mindgap.core import Recipe, Record, Study, Table, Trial, generator, holm, option, paired
 from mindgap.data import DataSet, load, standardize, stratified_split
 from mindgap.nets import MLP
 from mindgap.ops.convex.heads import solve_heads
@@ -26,7 +19,10 @@ TABLES = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein",
 NAMES = (*(f"uci-{name}" for name in TABLES), "california", "digits", "mnist", "cifar10")
 MODELS = ("linear", "network")
 MAX_WEIGHTS, KS = (2.0, 5.0, 10.0, 40.0), (5, 10, 20, 40)
-NETWORK_KS = (10, 40)  # networks are dearer: half the settings, for the weights and for their control alike
+NETWORK_KS = (
+    10,
+    40,
+)  # networks are dearer: half the settings, for the weights and for their control alike
 PARTS = (0.6, 0.2, 0.2)  # fit, choose, judge
 COMPONENTS = 50
 COLUMNS = (
@@ -40,13 +36,14 @@ class WhenVbswHelps(Study):
 
     Formula: $\frac{\mathrm{err}_{VBSW} - \mathrm{err}_{uniform}}{\mathrm{err}_{uniform}}$
 
-    Reading: Negative is better. VBSW helps on a data set if its interval lies below zero and below that of the permuted
-    weights, which are chosen in the same way from as many settings. Errors are mean squared errors for values and error
-    rates for classes.
+    Reading: Negative is better. VBSW helps on a data set if its interval lies below zero and below
+    that of the permuted weights, which are chosen in the same way from as many settings. Errors are
+    mean squared errors for values and error rates for classes.
 
-    Assumes: Standardised features (pictures: their first 50 principal components). The linear model stands at its exact
-    optimum; the network has one hidden layer and takes weights of mean 1, so that all arms take steps of one length. m
-    and k are chosen on a fifth of the samples, and another fifth judges once.
+    Assumes: Standardized features (images: their first 50 principal components). The linear model
+    stands at its exact optimum; the network has one hidden layer and takes weights of mean 1, so
+    that all arms take steps of one length. m and k are chosen on a fifth of the samples, and
+    another fifth judges once.
 
     >>> len(WhenVbswHelps(splits=2).trials())
     52
@@ -59,7 +56,9 @@ class WhenVbswHelps(Study):
     hidden: int = option(16, help="hidden units of the network", low=1)
     epochs: int = option(100, help="epochs of the network", low=1)
     samples: int = option(3000, help="samples taken of each data set at most", low=100)
-    sets: int = option(len(NAMES), help="number of data sets, in the order of the table", low=1, high=len(NAMES))
+    sets: int = option(
+        len(NAMES), help="number of data sets, in the order of the table", low=1, high=len(NAMES)
+    )
 
     def trials(self) -> Sequence[Trial]:
         """Every split of every data set, with both models."""
@@ -85,7 +84,9 @@ class WhenVbswHelps(Study):
             errors = _linear(rows, target, fit, held, every, outputs, classes)
         else:
             errors = self._network(rows, target, fit, held, every, outputs, classes, trial.seed)
-        return _record(errors[:, : len(choose)].mean(1), errors[:, len(choose) :].mean(1), len(weights))
+        return _record(
+            errors[:, : len(choose)].mean(1), errors[:, len(choose) :].mean(1), len(weights)
+        )
 
     def _network(
         self,
@@ -103,7 +104,9 @@ class WhenVbswHelps(Study):
         if not classes:
             scaled = (target - target[fit].mean(0)) / target[fit].std(0)
         recipe = Recipe(
-            model=functools.partial(MLP, widths=(rows.shape[1], self.hidden, outputs), activation="relu"),
+            model=functools.partial(
+                MLP, widths=(rows.shape[1], self.hidden, outputs), activation="relu"
+            ),
             train=(rows[fit].float(), scaled[fit] if classes else scaled[fit].float()),
             test=(rows[held].float(), scaled[held] if classes else scaled[held].float()),
             loss="cross_entropy" if classes else "mse",
@@ -113,7 +116,9 @@ class WhenVbswHelps(Study):
             epochs=self.epochs,
         )
         even = weights / weights.mean(1, keepdim=True)
-        members = ensemble(recipe, [seed] * len(even), sample_weights=even.float(), keep_history=False)
+        members = ensemble(
+            recipe, [seed] * len(even), sample_weights=even.float(), keep_history=False
+        )
         return torch.stack([member.subject().errors("test").double() for member in members])
 
     def _table(self, data: DataSet, seed: int) -> tuple[Tensor, Tensor, bool]:
@@ -124,52 +129,78 @@ class WhenVbswHelps(Study):
         return data.inputs[order].flatten(1).double(), targets[order], classes
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row a model and data set: the change against uniform weights, with the same for permuted weights."""
+        """One row per model and data set: the change against uniform weights, with the same for permuted weights."""
         rows, tests = [], []
         for model, name in ((model, name) for model in MODELS for name in NAMES[: self.sets]):
-            found = [record for trial, record in records if (trial["model"], trial["data"]) == (model, name)]
+            found = [
+                record
+                for trial, record in records
+                if (trial["model"], trial["data"]) == (model, name)
+            ]
             if len(found) > 1:
                 own, mixed = (_change(found, arm) for arm in ("weighted", "permuted"))
                 tests.append(paired([r["weighted"] for r in found], [r["permuted"] for r in found]))
                 uniform = sum(record["uniform"] for record in found) / len(found)
                 rows.append((model, name, uniform, *own, *mixed))
         corrected = holm([test.p_value for test in tests])
-        verdicts = [_verdict(test.difference, p_value) for test, p_value in zip(tests, corrected, strict=True)]
-        lines = [(*row, p, verdict) for row, p, verdict in zip(rows, corrected, verdicts, strict=True)]
+        verdicts = [
+            _verdict(test.difference, p_value)
+            for test, p_value in zip(tests, corrected, strict=True)
+        ]
+        lines = [
+            (*row, p, verdict) for row, p, verdict in zip(rows, corrected, verdicts, strict=True)
+        ]
         notes = [
-            "Change of the test error against the same model with uniform weights; negative is better. The errors of "
+            "Change of the test error against the same model with uniform weights; negative is "
+            "better. The errors of "
             "networks on values are in units of the variance of the target.",
             *(f"{model}: {_count(lines, model)}" for model in MODELS),
-            "Helps or hurts: against permuted weights chosen in the same way, paired over splits, p < 0.05 by Holm.",
+            "Helps or hurts: against permuted weights chosen in the same way, paired over splits, "
+            "p < 0.05 by Holm.",
         ]
-        return Table(title="When does VBSW help?", columns=COLUMNS, rows=tuple(lines), notes=tuple(notes))
+        return Table(
+            title="When does VBSW help?", columns=COLUMNS, rows=tuple(lines), notes=tuple(notes)
+        )
 
     def tiny(self) -> Self:
         """One data set, two splits."""
         return self.replace(splits=2, samples=150, sets=1, epochs=2)
 
 
-def _projected(features: Tensor, fit: Tensor, pictures: bool) -> Tensor:
-    if not pictures:
+def _projected(features: Tensor, fit: Tensor, images: bool) -> Tensor:
+    if not images:
         return torch.cat(standardize(features[fit], features))[len(fit) :]
-    centred = features - features[fit].mean(0)
-    directions = torch.linalg.svd(centred[fit], full_matrices=False).Vh[:COMPONENTS]
-    reduced: Tensor = centred @ directions.T
+    centered = features - features[fit].mean(0)
+    directions = torch.linalg.svd(centered[fit], full_matrices=False).Vh[:COMPONENTS]
+    reduced: Tensor = centered @ directions.T
     return reduced / reduced[fit].std()
 
 
 def _weights(features: Tensor, target: Tensor, classes: bool, ks: Sequence[int]) -> Tensor:
-    by_k = VarianceByK(features, target, max(ks), task="classification" if classes else "regression")
+    by_k = VarianceByK(
+        features, target, max(ks), task="classification" if classes else "regression"
+    )
     return torch.stack([scale_weights(by_k(k), m) for k in ks for m in MAX_WEIGHTS])
 
 
 def _linear(
-    rows: Tensor, target: Tensor, fit: Tensor, held: Tensor, weights: Tensor, outputs: int, classes: bool
+    rows: Tensor,
+    target: Tensor,
+    fit: Tensor,
+    held: Tensor,
+    weights: Tensor,
+    outputs: int,
+    classes: bool,
 ) -> Tensor:
     """The error of every held-out sample for every row of weights, at the exact optimum."""
     kind: Any = "softmax" if classes else "squares"
     heads = solve_heads(
-        kind, rows[fit], target[fit], weights, outputs=outputs if classes else None, l2=1e-4 if classes else 1e-8
+        kind,
+        rows[fit],
+        target[fit],
+        weights,
+        outputs=outputs if classes else None,
+        l2=1e-4 if classes else 1e-8,
     )
     found = heads.outputs(rows[held])
     if classes:

@@ -1,7 +1,5 @@
 """What a certificate is made of: the prior's network, the data that may bound, and the refusal of any overlap."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import hashlib
@@ -10,10 +8,7 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.errors import InputError
-from mindgap.core.recipe import Recipe
-from mindgap.core.split import Batch, Inputs, Split, as_split
-from mindgap.core.subject import Subject
+from mindgap.core import Batch, InputError, Inputs, Recipe, Split, Subject, as_split
 from mindgap.ops.samples import sample_hashes
 from mindgap.training.certify.settings import check_outputs
 from mindgap.training.fit import fit
@@ -21,9 +16,10 @@ from mindgap.training.fit import fit
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Material:
-    """The prior's network with its data: ``learnt_on`` made the prior, ``bound`` judges.
+    """The prior's network with its data: ``learned_on`` made the prior, ``bound`` judges.
 
-    ``train`` trains the posterior; ``start`` are the weights where the posterior begins, if not at the prior.
+    ``train`` trains the posterior; ``start`` are the weights where the posterior begins, if not at
+    the prior.
     """
 
     name: str
@@ -31,7 +27,7 @@ class Material:
     network: nn.Module
     train: Split
     bound: Split
-    learnt_on: Split | None
+    learned_on: Split | None
     test: Split | None
     digests: dict[str, str]
     start: dict[str, Tensor] | None = None
@@ -40,14 +36,15 @@ class Material:
     @property
     def sizes(self) -> dict[str, int]:
         """Number of samples of every part."""
-        parts = {"prior": self.learnt_on, "bound": self.bound, "test": self.test}
+        parts = {"prior": self.learned_on, "bound": self.bound, "test": self.test}
         return {name: len(split) for name, split in parts.items() if split is not None}
 
 
 def of_recipe(recipe: Recipe, prior: str, share: float, seed: int) -> Material:
-    """Train the prior on a random share of the train data; without one, take the weights before training.
+    """Train the prior on a random share of the training data; without one, take the weights before training.
 
-    The share is drawn without regard to classes: in a stratified one the rest would not be independent of it.
+    The share is drawn without regard to classes: in a stratified one the rest would not be
+    independent of it.
     """
     whole, test = recipe.splits()
     network = recipe.build(seed)
@@ -57,29 +54,46 @@ def of_recipe(recipe: Recipe, prior: str, share: float, seed: int) -> Material:
     if prior == "initial":
         digests, notes = _checked(None, whole, test)
         told = (*notes, *_buffers(network, prior))
-        return Material(network=network, bound=whole, learnt_on=None, digests=digests, notes=told, **common)  # type: ignore[arg-type]
+        return Material(
+            network=network,
+            bound=whole,
+            learned_on=None,
+            digests=digests,
+            notes=told,
+            **common,  # type: ignore[arg-type]
+        )
     mine, rest = _parted(len(whole), share, seed)
     own, other = whole.subset(mine), whole.subset(rest)
     digests, notes = _checked(own, other, test)
     weights = None if recipe.sample_weights is None else recipe.sample_weights[mine]
-    fitted = fit(recipe.replace(train=own, test=None, sample_weights=weights), seed=seed, evaluate_every=0)
+    fitted = fit(
+        recipe.replace(train=own, test=None, sample_weights=weights), seed=seed, evaluate_every=0
+    )
     stopped = (f"Training of the prior stopped: {fitted.stopped}.",) if fitted.stopped else ()
     told = (*stopped, *notes, *_buffers(network, prior))
-    return Material(network=fitted.model, bound=other, learnt_on=own, digests=digests, notes=told, **common)  # type: ignore[arg-type]
+    return Material(
+        network=fitted.model,
+        bound=other,
+        learned_on=own,
+        digests=digests,
+        notes=told,
+        **common,  # type: ignore[arg-type]
+    )
 
 
 def _parted(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
     first = round(share * count)
     if not 1 <= first < count:
         raise InputError(
-            f"prior_share must leave samples on both sides, got {share} of {count}. Pass another or more data."
+            f"prior_share must leave samples on both sides, got {share} of {count}. Pass another "
+            "or more data."
         )
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     return order[:first].sort().values, order[first:].sort().values
 
 
 def of_subject(subject: Subject, held_out: object) -> Material:
-    """A trained model as the prior of new samples, or its initial weights as the prior of its train data."""
+    """A trained model as the prior of new samples, or its initial weights as the prior of its training data."""
     check_task(subject)
     network = copy.deepcopy(subject.model)
     common = {"name": subject.name, "network": network, "test": subject.test}
@@ -88,20 +102,27 @@ def of_subject(subject: Subject, held_out: object) -> Material:
         both = JoinedSplit(subject.train, new)
         check_outputs(network, both)
         digests, notes = _checked(subject.train, new, subject.test)
-        told = (*notes, *_buffers(network, "learnt"))
-        common |= {"train": both, "bound": new, "learnt_on": subject.train, "digests": digests}
-        return Material(prior="learnt", notes=told, **common)  # type: ignore[arg-type]
+        told = (*notes, *_buffers(network, "learned"))
+        common |= {"train": both, "bound": new, "learned_on": subject.train, "digests": digests}
+        return Material(prior="learned", notes=told, **common)  # type: ignore[arg-type]
     if subject.initial is None:
         raise InputError(
-            "A certificate on the train data needs the weights from before training, got a subject without. Pass "
-            "initial=… to Subject, or held_out=(inputs, targets) that the model was never trained on."
+            "A certificate on the training data needs the weights from before training, got a "
+            "subject without. Pass "
+            "initial=… to Subject, or held_out=(inputs, targets) that the model was never trained "
+            "on."
         )
     check_outputs(network, subject.train)
     trained = {name: p.detach().clone() for name, p in network.named_parameters()}
     network.load_state_dict(subject.initial)
     digests, notes = _checked(None, subject.train, subject.test)
     told = (*notes, *_buffers(network, "initial"))
-    common |= {"train": subject.train, "bound": subject.train, "learnt_on": None, "digests": digests}
+    common |= {
+        "train": subject.train,
+        "bound": subject.train,
+        "learned_on": None,
+        "digests": digests,
+    }
     return Material(prior="initial", start=trained, notes=told, **common)  # type: ignore[arg-type]
 
 
@@ -109,31 +130,39 @@ def check_task(subject: Subject) -> None:
     """A certificate is about the 0-1 risk."""
     if subject.task != "classification":
         raise InputError(
-            f"A certificate is about the error rate of a classification, got a {subject.task}. Use a model with one "
+            f"A certificate is about the error rate of a classification, got a {subject.task}. "
+            "Use a model with one "
             "output a class."
         )
 
 
 def _buffers(network: nn.Module, prior: str) -> list[str]:
-    when = "were learnt with the prior" if prior == "learnt" else "are those from before training"
+    when = "were learned with the prior" if prior == "learned" else "are those from before training"
     some = any(True for _ in network.buffers())
     return [f"Buffers (running statistics) {when} and stay as they are."] if some else []
 
 
-def _checked(learnt_on: Split | None, bound: Split, test: Split | None) -> tuple[dict[str, str], list[str]]:
+def _checked(
+    learned_on: Split | None, bound: Split, test: Split | None
+) -> tuple[dict[str, str], list[str]]:
     """A digest of every part, and a note on samples that the bound data repeat; parts that overlap are refused."""
-    parts = {"prior": learnt_on, "bound": bound, "test": test}
+    parts = {"prior": learned_on, "bound": bound, "test": test}
     hashes = {name: sample_hashes(split) for name, split in parts.items() if split is not None}
     for left, right in itertools.combinations(hashes, 2):
         both = int(torch.isin(hashes[right], hashes[left]).sum())
         if both:
             raise InputError(
-                f"The {right} data must hold no sample of the {left} data, got {both} of {len(hashes[right])} that do. "
-                "A bound needs samples that its prior has not seen: remove them, or pass other data."
+                f"The {right} data must hold no sample of the {left} data, got {both} of "
+                f"{len(hashes[right])} that do. "
+                "A bound needs samples that its prior has not seen: remove them, or pass other "
+                "data."
             )
     repeated = len(bound) - len(hashes["bound"].unique())
     told = f"{repeated:,} bound samples repeat another one: valid if they were drawn independently all the same."
-    digests = {name: hashlib.sha256(found.numpy().tobytes()).hexdigest()[:16] for name, found in hashes.items()}
+    digests = {
+        name: hashlib.sha256(found.numpy().tobytes()).hexdigest()[:16]
+        for name, found in hashes.items()
+    }
     return digests, [told] if repeated else []
 
 

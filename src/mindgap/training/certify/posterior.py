@@ -1,18 +1,12 @@
 """Train a random model by descent on a PAC-Bayes bound."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import choice, generator
-from mindgap.core.errors import InputError
-from mindgap.core.progress import Progress
-from mindgap.core.split import Batch, Split
-from mindgap.core.stats import kl_inverse
+from mindgap.core import Batch, InputError, Progress, Split, choice, generator, kl_inverse
 from mindgap.ops.pac_bayes.hessian import bounded_cross_entropy
 from mindgap.ops.pac_bayes.posterior import RandomModel
 from mindgap.training.batches import batches_of, epoch_seed
@@ -43,8 +37,8 @@ def inverse_kl(loss: Tensor, price: Tensor) -> Tensor:
 def relative_cross_entropy(outputs: Tensor, targets: Tensor, floor: float) -> Tensor:
     """Mean cross entropy, cut off at the floor, in units of what guessing costs.
 
-    So it has about the size of the error that it stands for, and the KL its right price. A posterior may be trained on
-    anything: the bound holds for all of them.
+    So it has about the size of the error that it stands for, and the KL its right price. A
+    posterior may be trained on anything: the bound holds for all of them.
 
     >>> relative_cross_entropy(torch.zeros(3, 10), torch.arange(3), 1e-5).round(decimals=4)
     tensor(1.)
@@ -76,7 +70,9 @@ def train_posterior(
     """
     bound = OBJECTIVES[choice("objective", objective, OBJECTIVES)]
     optimizer = torch.optim.Adam([model.place, model.spread], lr=learning_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(1, epochs * -(-len(train) // batch_size)))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+        optimizer, max(1, epochs * -(-len(train) // batch_size))
+    )
     constant, history = math.log(2 * math.sqrt(samples) / delta), list[float]()
     with Progress(epochs, unit="epoch", shown=progress) as bar:
         for epoch in range(1, epochs + 1):
@@ -102,4 +98,7 @@ def _loss(model: RandomModel, batch: Batch, source: torch.Generator, floor: floa
 def _finite(value: float, epoch: int) -> float:
     if math.isfinite(value):
         return value
-    raise InputError(f"Training of the posterior must stay finite, got {value} in epoch {epoch}. Lower learning_rate.")
+    raise InputError(
+        f"Training of the posterior must stay finite, got {value} in epoch {epoch}. Lower "
+        "learning_rate."
+    )

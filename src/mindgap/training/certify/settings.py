@@ -3,8 +3,6 @@
 Does the theorem apply? Checks of a random model on a few samples before any number is believed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.checks import choice, generator, integer, number
-from mindgap.core.errors import InputError
-from mindgap.core.purity import evaluating
-from mindgap.core.split import Split
-from mindgap.core.subject import call, check_classes
+from mindgap.core import (
+    InputError,
+    Split,
+    call,
+    check_classes,
+    choice,
+    evaluating,
+    generator,
+    integer,
+    number,
+)
 from mindgap.ops.pac_bayes.posterior import KINDS, RandomModel
 from mindgap.training.certify.posterior import OBJECTIVES
 
@@ -43,14 +47,21 @@ def checked(given: dict[str, Any]) -> Settings:
     settings = Settings(**{name: given[name] for name in names})
     choice("posterior", settings.posterior, KINDS)
     choice("objective", settings.objective, OBJECTIVES)
-    integer("epochs", settings.epochs, 0), integer("batch_size", settings.batch_size), integer("draws", settings.draws)
+    (
+        integer("epochs", settings.epochs, 0),
+        integer("batch_size", settings.batch_size),
+        integer("draws", settings.draws),
+    )
     generator(settings.seed), number("learning_rate", settings.learning_rate)
     for name in ("delta", "floor"):
         if not 0 < getattr(settings, name) < 1:
-            raise InputError(f"{name} must be above 0 and below 1, got {getattr(settings, name)}. Pass another.")
+            raise InputError(
+                f"{name} must be above 0 and below 1, got {getattr(settings, name)}. Pass another."
+            )
     if not 0 < settings.monte_carlo_delta < settings.delta:
         raise InputError(
-            f"monte_carlo_delta must be above 0 and below delta ({settings.delta}), of which it is a part, got "
+            f"monte_carlo_delta must be above 0 and below delta ({settings.delta}), of which it "
+            "is a part, got "
             f"{settings.monte_carlo_delta}. Lower it."
         )
     return settings
@@ -61,7 +72,9 @@ def checked_scales(scale: float | Sequence[float] | None) -> tuple[float, ...]:
     given = () if scale is None else (scale,) if isinstance(scale, int | float) else tuple(scale)
     for one in given:
         if not number("scale", one) > 0:
-            raise InputError(f"scale must be above 0, got {one}. Pass the size of the prior's noise.")
+            raise InputError(
+                f"scale must be above 0, got {one}. Pass the size of the prior's noise."
+            )
     return given
 
 

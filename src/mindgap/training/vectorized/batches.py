@@ -3,15 +3,13 @@
 Batches of many members: the same samples as the plain loop draws, one row of places a member.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 
 import torch
 from torch import Tensor
 
-from mindgap.core.loss import align
+from mindgap.core import align
 from mindgap.training.batches import epoch_seed
 from mindgap.training.vectorized.layers import Block, Program
 from mindgap.training.vectorized.problem import Problem, Unsupported
@@ -24,9 +22,10 @@ _NARROW = 16  # up to this many features a gather by feature beats one by sample
 class Batch:
     """A step's samples in fixed buffers.
 
-    ``inputs`` is (members, columns, batch), or (columns, batch) if all members see the same; ``target`` and
-    ``weights`` broadcast against (members, outputs, batch); ``label`` is (members, batch, …), as a loss takes it.
-    ``fetch`` fills the buffers just before the step, where a whole epoch would not fit.
+    ``inputs`` is (members, columns, batch), or (columns, batch) if all members see the same;
+    ``target`` and ``weights`` broadcast against (members, outputs, batch); ``label`` is (members,
+    batch, …), as a loss takes it. ``fetch`` fills the buffers just before the step, where a whole
+    epoch would not fit.
     """
 
     inputs: Tensor
@@ -42,7 +41,10 @@ class Columns:
     def __init__(self, problem: Problem, data: Tensor, first: Block, outputs: int) -> None:
         self.problem, self.outputs = problem, outputs
         if data.shape[1] != first.linear.in_features:
-            raise Unsupported(f"the inputs have {data.shape[1]} features, the model takes {first.linear.in_features}")
+            raise Unsupported(
+                f"the inputs have {data.shape[1]} features, the model takes "
+                f"{first.linear.in_features}"
+            )
         bias = first.linear.bias is not None
         self.rows = torch.cat([data, torch.ones(len(data), 1).to(data)], 1) if bias else data
         self.target = aligned_targets(problem, outputs)
@@ -56,11 +58,15 @@ class Columns:
         self.whole = members * samples * (features + self.outputs + 1) <= _EPOCH_NUMBERS
         self.length = samples if self.whole else self.problem.batch_size
         self.narrow = features <= _NARROW
-        shape = (features, members, self.length) if self.narrow else (members, self.length, features)
+        shape = (
+            (features, members, self.length) if self.narrow else (members, self.length, features)
+        )
         self._source = self.rows.t().contiguous() if self.narrow else self.rows
         self._inputs = torch.empty(shape, dtype=self.rows.dtype)
         self._targets = self.target.new_empty(members, self.length, *self.target.shape[1:])
-        self._weights = None if self.weights is None else self.weights.new_empty(members, self.length)
+        self._weights = (
+            None if self.weights is None else self.weights.new_empty(members, self.length)
+        )
 
     def gather(self, places: Tensor) -> None:
         """Lay an epoch out in the order of ``places`` (members, samples)."""
@@ -74,14 +80,22 @@ class Columns:
     def _fill(self, places: Tensor, start: int, stop: int) -> None:
         flat, members, size = places.flatten(), len(places), stop - start
         if self.narrow:
-            self._put(self._inputs[:, :, :size], self._source.index_select(1, flat).view(-1, members, size))
+            self._put(
+                self._inputs[:, :, :size],
+                self._source.index_select(1, flat).view(-1, members, size),
+            )
         else:
-            self._put(self._inputs[:, :size], self._source.index_select(0, flat).view(members, size, -1))
+            self._put(
+                self._inputs[:, :size], self._source.index_select(0, flat).view(members, size, -1)
+            )
         self._put(
-            self._targets[:, :size], self.target.index_select(0, flat).view(members, size, *self.target.shape[1:])
+            self._targets[:, :size],
+            self.target.index_select(0, flat).view(members, size, *self.target.shape[1:]),
         )
         if self.weights is not None and self._weights is not None:
-            found = self.weights[places] if self.weights.ndim == 1 else self.weights.gather(1, places)
+            found = (
+                self.weights[places] if self.weights.ndim == 1 else self.weights.gather(1, places)
+            )
             self._put(self._weights[:, :size], found)
 
     @staticmethod
@@ -97,7 +111,11 @@ class Columns:
         fetch: Program = [] if self.whole else [functools.partial(self._fetch, start, stop)]
         if not self.whole:
             start, stop = 0, stop - start
-        inputs = self._inputs[:, :, start:stop].transpose(0, 1) if self.narrow else self._inputs[:, start:stop].mT
+        inputs = (
+            self._inputs[:, :, start:stop].transpose(0, 1)
+            if self.narrow
+            else self._inputs[:, start:stop].mT
+        )
         label = self._targets[:, start:stop]
         weights = None if self._weights is None else self._weights[:, None, start:stop]
         return Batch(inputs, featured(label), weights, label, fetch)

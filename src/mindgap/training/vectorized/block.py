@@ -3,21 +3,25 @@
 Choose the fastest engine that takes a problem, and how many members fit into memory at once.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.errors import InputError
-from mindgap.core.progress import Progress
-from mindgap.core.purity import evaluating, seeded
-from mindgap.core.recipe import Recipe
-from mindgap.core.remedy import Moment, Remedy
-from mindgap.core.split import Inputs
-from mindgap.core.subject import Subject, call, typed
+from mindgap.core import (
+    InputError,
+    Inputs,
+    Progress,
+    Recipe,
+    Remedy,
+    Subject,
+    TrainingState,
+    call,
+    evaluating,
+    seeded,
+    typed,
+)
 from mindgap.training.fitted import Fitted
 from mindgap.training.vectorized.convolutional import Convolutional
 from mindgap.training.vectorized.dense import Dense
@@ -53,7 +57,11 @@ def members_at_once(model: nn.Module, recipe: Recipe) -> int:
     batch = min(recipe.batch_size, len(train))
     tensors = sample.values() if isinstance(sample, dict) else sample
     weights = sum(parameter.numel() for parameter in model.parameters())
-    numbers = 8 * weights + 3 * len(train) + batch * (sum(t.numel() for t in tensors) + 4 * _activations(model, sample))
+    numbers = (
+        8 * weights
+        + 3 * len(train)
+        + batch * (sum(t.numel() for t in tensors) + 4 * _activations(model, sample))
+    )
     return max(1, _BUDGET // (4 * numbers))
 
 
@@ -89,21 +97,28 @@ class Settings:
     def __post_init__(self) -> None:
         if self.evaluate_every < 0:
             raise InputError(
-                f"evaluate_every must be at least 0 (never), got {self.evaluate_every}. Pass 1 for always."
+                f"evaluate_every must be at least 0 (never), got {self.evaluate_every}. Pass 1 "
+                "for always."
             )
         if self.block is not None and self.block < 1:
-            raise InputError(f"block must be at least 1 member, got {self.block}. Leave it out to have it chosen.")
+            raise InputError(
+                f"block must be at least 1 member, got {self.block}. Leave it out to have it "
+                "chosen."
+            )
 
 
 class Block:
     """Some members of a group, ready to be trained."""
 
-    def __init__(self, members: Sequence[Member], recipes: Sequence[Recipe], settings: Settings) -> None:
+    def __init__(
+        self, members: Sequence[Member], recipes: Sequence[Recipe], settings: Settings
+    ) -> None:
         self.members, self.recipes = members, recipes
         recipe = recipes[0]
         self.models = build_all(recipes, [member.seed for member in members])
         self.initial = [
-            {name: value.detach().clone() for name, value in model.state_dict().items()} for model in self.models
+            {name: value.detach().clone() for name, value in model.state_dict().items()}
+            for model in self.models
         ]
         train, test = recipe.splits()
         self.engine = engine_for(self._problem(recipe))
@@ -112,14 +127,16 @@ class Block:
         rates = Rates(recipe, self._rates(), store)
         edits = edits_of([member.remedies for member in members], store)
         curves = Curves(self.engine, train, test, settings.evaluate_every, recipe.epochs)
-        self.drive = Drive(self.engine, rule, rates, edits, curves, recipe.epochs, settings.keep_history)
+        self.drive = Drive(
+            self.engine, rule, rates, edits, curves, recipe.epochs, settings.keep_history
+        )
 
     def _problem(self, recipe: Recipe) -> Problem:
         model, (train, test) = self.models[0], recipe.splits()
         if next(model.parameters(), None) is None:
             raise Unsupported("the model has no parameters")
         if next(model.parameters()).device.type != "cpu":
-            raise Unsupported("the model is not on the processor")
+            raise Unsupported("the model is not on the CPU")
         subject = Subject(model, recipe.loss, train, test, task=recipe.task)
         everything = train.take(torch.arange(len(train)))
         return Problem(
@@ -143,7 +160,10 @@ class Block:
         return kind(store, per_parameter(decays, store), group)
 
     def _rates(self) -> list[float]:
-        return [recipe.learning_rate if self._own_rate is None else self._own_rate for recipe in self.recipes]
+        return [
+            recipe.learning_rate if self._own_rate is None else self._own_rate
+            for recipe in self.recipes
+        ]
 
     def train(self, bar: Progress) -> bool:
         """Run all epochs; false if Ctrl-C ended it."""
@@ -175,8 +195,10 @@ class Block:
 def _finished(model: nn.Module, remedies: Sequence[Remedy]) -> nn.Module:
     for remedy in remedies:
         if type(remedy).finish is not Remedy.finish:
-            moment = Moment(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=1.0))
-            model = remedy.finish(moment)
+            state = TrainingState(
+                model=model, optimizer=torch.optim.SGD(model.parameters(), lr=1.0)
+            )
+            model = remedy.finish(state)
     return model
 
 
@@ -187,4 +209,8 @@ def _stacked_weights(recipes: Sequence[Recipe], samples: int) -> Tensor | None:
         return None
     if first.shape != (samples,):
         raise Unsupported("the sample weights do not fit the samples")
-    return first if all(row is first for row in rows) else torch.stack([row for row in rows if row is not None])
+    return (
+        first
+        if all(row is first for row in rows)
+        else torch.stack([row for row in rows if row is not None])
+    )

@@ -1,10 +1,8 @@
-"""The convolutional engine: pictures member by member, all weights in one flat tensor, one optimizer step.
+"""The convolutional engine: images member by member, all weights in one flat tensor, one optimizer step.
 
-Stacking convolutions does not pay on a processor; what does is to leave autograd out, to unfold the first layer, to
-pool before the activation and to step all members at once.
+Stacking convolutions does not pay on a CPU; what does is to leave autograd out, to unfold the first
+layer, to pool before the activation and to step all members at once.
 """
-
-from __future__ import annotations
 
 from itertools import pairwise
 
@@ -16,10 +14,17 @@ from mindgap.training.vectorized.batches import aligned_targets, featured
 from mindgap.training.vectorized.dense import Pass, views_of
 from mindgap.training.vectorized.engine import Engine
 from mindgap.training.vectorized.images import Convolution, segment_shapes, simple_layer
-from mindgap.training.vectorized.layers import Block, Named, Program, blocks_of, is_flatten, layers_of
+from mindgap.training.vectorized.layers import (
+    Block,
+    Named,
+    Program,
+    blocks_of,
+    is_flatten,
+    layers_of,
+)
 from mindgap.training.vectorized.losses import BY_HAND, Ends, any_loss
 from mindgap.training.vectorized.parameters import Store
-from mindgap.training.vectorized.patches import Patches, Picture, pairs_up, unfolds
+from mindgap.training.vectorized.patches import Image, Patches, pairs_up, unfolds
 from mindgap.training.vectorized.pooled_patches import PooledPatches, pools_with
 from mindgap.training.vectorized.problem import Problem, Unsupported, all_trainable
 
@@ -35,10 +40,12 @@ class Convolutional(Engine):
         self.data = problem.single_input()
         self.front, self.blocks = halves(layers_of(problem.models[0]))
         if self.data.ndim != 4:
-            raise Unsupported("the inputs are not pictures")
+            raise Unsupported("the inputs are not images")
         self.random = torch.Generator()
         shapes = [shape for layers in self._convolutions() for shape in segment_shapes(*layers[1:])]
-        store = Store(problem.members, [*shapes, *((b.width, b.columns) for b in self.blocks)], problem.like)
+        store = Store(
+            problem.members, [*shapes, *((b.width, b.columns) for b in self.blocks)], problem.like
+        )
         views, self.layers = self._layers(store)
         tail = slice(len(shapes), None)
         self.adopt(store, {**views, **views_of(self.blocks, store.segments[tail])})
@@ -52,9 +59,9 @@ class Convolutional(Engine):
         found = [(name, layer) for name, layer in self.front if type(layer) is nn.Conv2d]
         return [(name, layer, layer is self.front[0][1]) for name, layer in found]
 
-    def _layers(self, store: Store) -> tuple[dict[str, Tensor], list[Picture]]:
+    def _layers(self, store: Store) -> tuple[dict[str, Tensor], list[Image]]:
         views: dict[str, Tensor] = {}
-        layers: list[Picture] = []
+        layers: list[Image] = []
         at = 0
         for name, layer in self.front:
             if type(layer) is not nn.Conv2d:
@@ -69,7 +76,9 @@ class Convolutional(Engine):
     def tail_parts(self, member: int) -> tuple[list[Tensor], list[Tensor]]:
         """Weights and gradients of one member's dense chain."""
         weights, gradients = self._tail
-        return [w[member : member + 1] for w in weights], [g[member : member + 1] for g in gradients]
+        return [w[member : member + 1] for w in weights], [
+            g[member : member + 1] for g in gradients
+        ]
 
     def begin(self, epoch: int) -> None:
         """Draw the epoch's order."""
@@ -77,17 +86,17 @@ class Convolutional(Engine):
         self._places = self.orders.places(epoch)
 
     def gradient(self, step: int) -> None:
-        """Each member forward and backward, while its pictures are in the cache."""
+        """Each member forward and backward, while its images are in the cache."""
         start, stop = self.bounds[step]
         tail = self._ends[stop - start]
         for member in range(self.problem.members):
             places = self._places[member, start:stop]
-            pictures = self.data if self.orders.full else self.data.index_select(0, places)
+            images = self.data if self.orders.full else self.data.index_select(0, places)
             tail.fetch(member, places)
             for layer in self.layers:
-                pictures = layer.forward(member, pictures)
-            self.losses[step, member] = tail.run(member, pictures)
-            pull = tail.input_gradient.view(pictures.shape)
+                images = layer.forward(member, images)
+            self.losses[step, member] = tail.run(member, images)
+            pull = tail.input_gradient.view(images.shape)
             for layer in reversed(self.layers):
                 pull = layer.backward(member, pull)
 
@@ -105,7 +114,9 @@ class Tail:
         self._label = engine.targets.new_zeros(1, batch, *engine.targets.shape[1:])
         self._weights = None if engine.weights is None else new(1, 1, batch)
         self._value = new(1)
-        self._programs = [self._program(problem, member, batch) for member in range(problem.members)]
+        self._programs = [
+            self._program(problem, member, batch) for member in range(problem.members)
+        ]
 
     def _program(self, problem: Problem, member: int, batch: int) -> Program:
         run = Pass(self.engine.blocks, *self.engine.tail_parts(member), batch, self.engine.random)
@@ -113,14 +124,20 @@ class Tail:
         ends = Ends(run.output, target, self._weights, run.output_gradient, self._value)
         name = problem.named_loss
         loss = BY_HAND[name](ends) if name else any_loss(problem.loss, ends, self._label)
-        return [*run.forward(self._rows.mT), *loss, *run.backward(self._rows.mT, self.input_gradient)]
+        return [
+            *run.forward(self._rows.mT),
+            *loss,
+            *run.backward(self._rows.mT, self.input_gradient),
+        ]
 
     def fetch(self, member: int, places: Tensor) -> None:
         """Targets and weights of the batch."""
         self._label[0] = self.engine.targets.index_select(0, places)
         weights = self.engine.weights
         if weights is not None and self._weights is not None:
-            self._weights[0, 0] = (weights if weights.ndim == 1 else weights[member]).index_select(0, places)
+            self._weights[0, 0] = (weights if weights.ndim == 1 else weights[member]).index_select(
+                0, places
+            )
 
     def run(self, member: int, features: Tensor) -> Tensor:
         """The loss; the gradient for the features is left in ``input_gradient``."""
@@ -147,13 +164,15 @@ def pools_first(layers: list[Named]) -> list[Named]:
     return ordered
 
 
-def _convolution(layer: nn.Conv2d, parts: list[Tensor], gradients: list[Tensor], first: bool) -> Picture:
+def _convolution(
+    layer: nn.Conv2d, parts: list[Tensor], gradients: list[Tensor], first: bool
+) -> Image:
     if unfolds(layer, first):
         return Patches(layer, parts[0], gradients[0])
     return Convolution(layer, parts, gradients, first)
 
 
-def _joined(front: list[Named], layers: list[Picture]) -> list[Picture]:
+def _joined(front: list[Named], layers: list[Image]) -> list[Image]:
     """Take a pool behind the first convolution into it, where that can be done."""
     first, pool = layers[0], front[1][1] if len(front) > 1 else None
     if not isinstance(first, Patches) or not pools_with(first.layer):
@@ -165,7 +184,9 @@ def _joined(front: list[Named], layers: list[Picture]) -> list[Picture]:
 
 def _views(name: str, layer: nn.Conv2d, parts: list[Tensor], first: bool) -> dict[str, Tensor]:
     if not unfolds(layer, first):
-        return {f"{name}{kind}": part for kind, part in zip(("weight", "bias"), parts, strict=False)}
+        return {
+            f"{name}{kind}": part for kind, part in zip(("weight", "bias"), parts, strict=False)
+        }
     size = layer.weight[0].numel()
     views = {f"{name}weight": parts[0][:, :, :size].unflatten(2, layer.weight.shape[1:])}
     return views if layer.bias is None else {**views, f"{name}bias": parts[0][:, :, size]}

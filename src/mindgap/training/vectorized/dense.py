@@ -1,21 +1,27 @@
 """The dense engine: stacked weight matrices, forward and backward by hand, no allocation once it runs.
 
-Activations lie as (members, features, batch) with a last row of ones, and the bias is the last column of the weight
-matrix: one product gives a layer's values, one its whole gradient.
+Activations lie as (members, features, batch) with a last row of ones, and the bias is the last
+column of the weight matrix: one product gives a layer's values, one its whole gradient.
 """
-
-from __future__ import annotations
 
 import functools
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.split import Inputs
+from mindgap.core import Inputs
 from mindgap.training.batches import epoch_seed
 from mindgap.training.vectorized.batches import Columns
 from mindgap.training.vectorized.engine import Engine
-from mindgap.training.vectorized.layers import Block, Program, Stage, blocks_of, is_flatten, layers_of, stage_of
+from mindgap.training.vectorized.layers import (
+    Block,
+    Program,
+    Stage,
+    blocks_of,
+    is_flatten,
+    layers_of,
+    stage_of,
+)
 from mindgap.training.vectorized.losses import BY_HAND, Ends, any_loss
 from mindgap.training.vectorized.parameters import Store
 from mindgap.training.vectorized.problem import Problem, Unsupported, all_trainable
@@ -24,18 +30,25 @@ from mindgap.training.vectorized.problem import Problem, Unsupported, all_traina
 class Pass:
     """Buffers and programs of a dense chain for one batch size.
 
-    ``weights`` and ``gradients`` are (members, width, columns). ``output_gradient`` must be filled between the
-    programs of :meth:`forward` and :meth:`backward`.
+    ``weights`` and ``gradients`` are (members, width, columns). ``output_gradient`` must be filled
+    between the programs of :meth:`forward` and :meth:`backward`.
     """
 
     def __init__(
-        self, blocks: list[Block], weights: list[Tensor], gradients: list[Tensor], batch: int, random: torch.Generator
+        self,
+        blocks: list[Block],
+        weights: list[Tensor],
+        gradients: list[Tensor],
+        batch: int,
+        random: torch.Generator,
     ) -> None:
         self.blocks, self.weights, self.gradients = blocks, weights, gradients
         members, new = len(weights[0]), functools.partial(torch.empty, dtype=weights[0].dtype)
         self.values = [new(members, block.width, batch) for block in blocks]
         self.slopes = [new(members, block.width, batch) for block in blocks]
-        self.stages: list[list[Stage]] = [[stage_of(layer, random) for layer in block.stages] for block in blocks]
+        self.stages: list[list[Stage]] = [
+            [stage_of(layer, random) for layer in block.stages] for block in blocks
+        ]
         ahead = [*(block.columns for block in blocks[1:]), blocks[-1].width]
         self.results = [torch.ones(members, rows, batch, dtype=weights[0].dtype) for rows in ahead]
         self.paths = [self._path(k) for k in range(len(blocks))]
@@ -72,7 +85,9 @@ class Pass:
     def _apply(self, k: int, inputs: Tensor) -> functools.partial[Tensor]:
         weights, values = self.weights[k], self.values[k]
         if inputs.ndim == 2:
-            return functools.partial(torch.mm, weights.flatten(0, 1), inputs, out=values.flatten(0, 1))
+            return functools.partial(
+                torch.mm, weights.flatten(0, 1), inputs, out=values.flatten(0, 1)
+            )
         return functools.partial(torch.bmm, weights, inputs, out=values)
 
     def backward(self, inputs: Tensor, input_gradient: Tensor | None = None) -> Program:
@@ -93,12 +108,16 @@ class Pass:
     def _weight_gradient(self, k: int, inputs: Tensor) -> functools.partial[Tensor]:
         slope, out = self.slopes[k], self.gradients[k]
         if inputs.ndim == 2:
-            return functools.partial(torch.mm, slope.flatten(0, 1), inputs.t(), out=out.flatten(0, 1))
+            return functools.partial(
+                torch.mm, slope.flatten(0, 1), inputs.t(), out=out.flatten(0, 1)
+            )
         return functools.partial(torch.bmm, slope, inputs.mT, out=out)
 
     def _pulled_back(self, k: int) -> functools.partial[Tensor]:
         turned = self.weights[k][:, :, : self.blocks[k].linear.in_features].mT
-        product = torch.mul if self.blocks[k].width == 1 else torch.bmm  # an outer product is cheaper as such
+        product = (
+            torch.mul if self.blocks[k].width == 1 else torch.bmm
+        )  # an outer product is cheaper as such
         return functools.partial(product, turned, self.slopes[k], out=self.slopes[k - 1])
 
 
@@ -110,17 +129,27 @@ class Dense(Engine):
         all_trainable(problem)
         self.blocks, data = dense_chain(problem)
         self.random = torch.Generator()
-        self._drops = any(type(layer) is nn.Dropout for block in self.blocks for layer in block.stages)
+        self._drops = any(
+            type(layer) is nn.Dropout for block in self.blocks for layer in block.stages
+        )
         self.columns = Columns(problem, data, self.blocks[0], self.blocks[-1].width)
-        store = Store(problem.members, [(block.width, block.columns) for block in self.blocks], problem.like)
+        store = Store(
+            problem.members, [(block.width, block.columns) for block in self.blocks], problem.like
+        )
         self.adopt(store, views_of(self.blocks, store.segments))
         self._programs = self._compile()
 
     def _compile(self) -> list[Program]:
         sizes = {stop - start for start, stop in self.bounds}
         store = self.store
-        passes = {size: Pass(self.blocks, store.segments, store.gradients, size, self.random) for size in sizes}
-        return [self._program(step, passes[stop - start]) for step, (start, stop) in enumerate(self.bounds)]
+        passes = {
+            size: Pass(self.blocks, store.segments, store.gradients, size, self.random)
+            for size in sizes
+        }
+        return [
+            self._program(step, passes[stop - start])
+            for step, (start, stop) in enumerate(self.bounds)
+        ]
 
     def _program(self, step: int, run: Pass) -> Program:
         batch = self.columns.batch(step)

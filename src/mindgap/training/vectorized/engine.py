@@ -1,15 +1,11 @@
 """Engine: leaves the gradient of every member in one flat tensor; the loop around it is the same for all."""
 
-from __future__ import annotations
-
 import abc
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.purity import evaluating
-from mindgap.core.split import Inputs
-from mindgap.core.subject import call
+from mindgap.core import Inputs, call, evaluating
 from mindgap.training.vectorized.batches import Orders
 from mindgap.training.vectorized.parameters import Store, load
 from mindgap.training.vectorized.problem import Problem
@@ -18,8 +14,8 @@ from mindgap.training.vectorized.problem import Problem
 class Engine(abc.ABC):
     """Members that are trained at once.
 
-    ``views`` maps a parameter's name to its place in the store, of shape (members, …). After ``gradient(step)`` the
-    gradient stands in the store and the members' losses in ``losses[step]``.
+    ``views`` maps a parameter's name to its place in the store, of shape (members, …). After
+    ``gradient(step)`` the gradient stands in the store and the members' losses in ``losses[step]``.
     """
 
     store: Store

@@ -1,21 +1,19 @@
 """The general engine: any model that ``torch.func.vmap`` takes, with stacked parameters.
 
-The Gram engine: linear least squares on the whole data, where n samples shrink to a (d+1) × (d+1) matrix.
+The Gram engine: linear least squares on the whole data, where n samples shrink to a (d+1) × (d+1)
+matrix.
 
-With G = 2 Σᵢ wᵢ xᵢxᵢᵀ/n and h = 2 Σᵢ wᵢ yᵢxᵢ/n the gradient is Gθ - h and the loss θᵀ(Gθ - 2h)/2 + c: no step touches
-the samples. Sums run in double precision, for the difference of two large terms is small near the optimum.
+With G = 2 Σᵢ wᵢ xᵢxᵢᵀ/n and h = 2 Σᵢ wᵢ yᵢxᵢ/n the gradient is Gθ - h and the loss θᵀ(Gθ - 2h)/2 +
+c: no step touches the samples. Sums run in double precision, for the difference of two large terms
+is small near the optimum.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.purity import seeded
-from mindgap.core.split import Inputs
-from mindgap.core.subject import call
+from mindgap.core import Inputs, call, seeded
 from mindgap.training.batches import epoch_seed
 from mindgap.training.vectorized.batches import aligned_targets
 from mindgap.training.vectorized.dense import dense_chain
@@ -27,7 +25,7 @@ _MOVING = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNor
 
 
 class General(Engine):
-    """One vectorised gradient of ``functional_call`` a step."""
+    """One vectorized gradient of ``functional_call`` a step."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -42,21 +40,27 @@ class General(Engine):
         self._weights = torch.ones(problem.samples) if problem.weights is None else problem.weights
         self._weights = self._weights.to(problem.like)
         self._places = self.orders.places(1)
-        self._slopes = torch.func.vmap(torch.func.grad_and_value(self._loss), randomness="different")
+        self._slopes = torch.func.vmap(
+            torch.func.grad_and_value(self._loss), randomness="different"
+        )
         self._probe()
 
-    def _loss(self, own: dict[str, Tensor], fixed: dict[str, Tensor], inputs: Inputs, *rest: Tensor) -> Tensor:
+    def _loss(
+        self, own: dict[str, Tensor], fixed: dict[str, Tensor], inputs: Inputs, *rest: Tensor
+    ) -> Tensor:
         target, weights = rest
         output = call(Weighted(self.model, {**own, **fixed}), inputs, self.problem.like)
         return (self.problem.loss(output, target) * weights).mean()
 
     def _probe(self) -> None:
-        """Try one batch; a model that does not vectorise, or not rightly, is refused."""
+        """Try one batch; a model that does not vectorize, or not rightly, is refused."""
         try:
             with seeded(0):
                 slopes, _ = self._slopes(*self._arguments(*self.bounds[0]))
         except Exception as error:  # whatever a foreign model raises under vmap
-            raise Unsupported(f"vmap refuses the model ({' '.join(str(error).split())[:120]})") from error
+            raise Unsupported(
+                f"vmap refuses the model ({' '.join(str(error).split())[:120]})"
+            ) from error
         plain = [self._plain(seed) for seed in (0, 1)]
         if all(_near(plain[0][name], plain[1][name]) for name in plain[0]):
             wrong = [name for name, value in plain[0].items() if not _near(value, slopes[name][0])]
@@ -67,11 +71,16 @@ class General(Engine):
         own, fixed, inputs, target, weights = self._arguments(*self.bounds[0])
         picked: Any = _first(inputs)
         with seeded(seed):
-            return torch.func.grad(self._loss)(_first(own), _first(fixed), picked, target[0], weights[0])  # type: ignore[no-any-return]
+            found: dict[str, Tensor] = torch.func.grad(self._loss)(
+                _first(own), _first(fixed), picked, target[0], weights[0]
+            )
+        return found
 
     def _arguments(self, start: int, stop: int) -> tuple[Any, ...]:
         places, problem = self._places[:, start:stop], self.problem
-        weights = self._weights[places] if self._weights.ndim == 1 else self._weights.gather(1, places)
+        weights = (
+            self._weights[places] if self._weights.ndim == 1 else self._weights.gather(1, places)
+        )
         inputs = problem.inputs
         taken: Any = (
             {name: value[places] for name, value in inputs.items()}
@@ -86,7 +95,7 @@ class General(Engine):
         self._places = self.orders.places(epoch)
 
     def gradient(self, step: int) -> None:
-        """One vectorised gradient, copied to its place."""
+        """One vectorized gradient, copied to its place."""
         slopes, values = self._slopes(*self._arguments(*self.bounds[step]))
         self.losses[step] = values
         for name, place in self._pulls.items():
@@ -125,14 +134,23 @@ class Gram(Engine):
             raise Unsupported("this is not linear least squares on the whole data")
         if blocks[0].columns > min(_WIDEST, problem.samples) or data.shape[1] != linear.in_features:
             raise Unsupported("the Gram matrix would be larger than the data")
-        rows = torch.cat([data, torch.ones_like(data[:, :1])], 1) if linear.bias is not None else data
+        rows = (
+            torch.cat([data, torch.ones_like(data[:, :1])], 1) if linear.bias is not None else data
+        )
         columns, width = blocks[0].columns, blocks[0].width
-        store = Store(problem.members, [(columns, width)], torch.empty(0, dtype=torch.float64), members_last=True)
+        store = Store(
+            problem.members,
+            [(columns, width)],
+            torch.empty(0, dtype=torch.float64),
+            members_last=True,
+        )
         views = {f"{blocks[0].name}weight": store.segments[0][:, : linear.in_features].mT}
         if linear.bias is not None:
             views[f"{blocks[0].name}bias"] = store.segments[0][:, -1]
         self.adopt(store, views)
-        self._point, self._slope = (part.movedim(0, -1) for part in (store.segments[0], store.gradients[0]))
+        self._point, self._slope = (
+            part.movedim(0, -1) for part in (store.segments[0], store.gradients[0])
+        )
         self._work = torch.empty_like(self._slope)
         self._sums(problem, rows.double(), aligned_targets(problem, width).double())
 
@@ -141,7 +159,11 @@ class Gram(Engine):
         samples, width = targets.shape
         squares = (rows[:, :, None] * rows[:, None]).flatten(1)
         products = (rows[:, :, None] * targets[:, None]).flatten(1)
-        weights = torch.ones(1, samples, dtype=rows.dtype) if problem.weights is None else problem.weights.double()
+        weights = (
+            torch.ones(1, samples, dtype=rows.dtype)
+            if problem.weights is None
+            else problem.weights.double()
+        )
         weights, scale = weights.view(-1, samples).t(), 2 / (samples * width)
         matrix = (squares.t() @ weights).mul_(scale)
         self.pull = (products.t() @ weights).mul_(scale).view(rows.shape[1], width, -1)

@@ -1,29 +1,43 @@
-"""Picture layers of one member at a time, forward and backward by hand: convolutions, pools, activations."""
-
-from __future__ import annotations
+"""Image layers of one member at a time, forward and backward by hand: convolutions, pools, activations."""
 
 import torch
 from torch import Tensor, nn
 
 from mindgap.training.vectorized.layers import Stage, aten, is_stage, stage_of
-from mindgap.training.vectorized.patches import Averages, Maxima, PairMaxima, Picture, pair, pairs_up, unfolds
+from mindgap.training.vectorized.patches import (
+    Averages,
+    Image,
+    Maxima,
+    PairMaxima,
+    pair,
+    pairs_up,
+    unfolds,
+)
 from mindgap.training.vectorized.problem import Unsupported
 
 
-class Convolution(Picture):
+class Convolution(Image):
     """Any other convolution: torch's kernels, called for the gradients that are needed only."""
 
-    def __init__(self, layer: nn.Conv2d, parts: list[Tensor], gradients: list[Tensor], first: bool) -> None:
+    def __init__(
+        self, layer: nn.Conv2d, parts: list[Tensor], gradients: list[Tensor], first: bool
+    ) -> None:
         self.layer, self.parts, self.gradients, self.first = layer, parts, gradients, first
-        self._pictures = torch.empty(0)
+        self._images = torch.empty(0)
 
-    def forward(self, member: int, pictures: Tensor) -> Tensor:
+    def forward(self, member: int, images: Tensor) -> Tensor:
         """torch's convolution."""
-        self._pictures, layer = pictures.contiguous(), self.layer
+        self._images, layer = images.contiguous(), self.layer
         weights = [part[member] for part in self.parts]
         bias = weights[1] if len(weights) > 1 else None
         return torch.conv2d(
-            self._pictures, weights[0], bias, pair(layer.stride), pair(layer.padding), layer.dilation, layer.groups
+            self._images,
+            weights[0],
+            bias,
+            pair(layer.stride),
+            pair(layer.padding),
+            layer.dilation,
+            layer.groups,
         )
 
     def backward(self, member: int, gradient: Tensor) -> Tensor:
@@ -31,7 +45,7 @@ class Convolution(Picture):
         layer, biased = self.layer, len(self.parts) > 1
         settings = [list(pair(value)) for value in (layer.stride, layer.padding, layer.dilation)]
         found = aten.convolution_backward(
-            gradient.contiguous(), self._pictures, self.parts[0][member], [layer.out_channels] if biased else None,
+            gradient.contiguous(), self._images, self.parts[0][member], [layer.out_channels] if biased else None,
             *settings, False, [0, 0], layer.groups, [not self.first, True, biased],
         )  # fmt: skip
         for place, value in zip(self.gradients, found[1:], strict=False):
@@ -39,16 +53,16 @@ class Convolution(Picture):
         return gradient if self.first else found[0]
 
 
-class Elementwise(Picture):
+class Elementwise(Image):
     """An activation or dropout."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self._source, self._out = torch.empty(0), torch.empty(0)
 
-    def forward(self, member: int, pictures: Tensor) -> Tensor:  # noqa: ARG002
+    def forward(self, member: int, images: Tensor) -> Tensor:  # noqa: ARG002
         """The stage's own program."""
-        self._source, self._out = pictures, torch.empty_like(pictures)
+        self._source, self._out = images, torch.empty_like(images)
         for operation in self.stage.forward(self._source, self._out):
             operation()
         return self._out
@@ -60,15 +74,15 @@ class Elementwise(Picture):
         return gradient
 
 
-class Pool(Picture):
+class Pool(Image):
     """A pool without weights."""
 
     def __init__(self, pool: PairMaxima | Maxima | Averages) -> None:
         self.pool = pool
 
-    def forward(self, member: int, pictures: Tensor) -> Tensor:  # noqa: ARG002
+    def forward(self, member: int, images: Tensor) -> Tensor:  # noqa: ARG002
         """Pool."""
-        return self.pool.forward(pictures)
+        return self.pool.forward(images)
 
     def backward(self, member: int, gradient: Tensor) -> Tensor:  # noqa: ARG002
         """Send the gradient back to where it came from."""
@@ -85,7 +99,7 @@ def segment_shapes(layer: nn.Conv2d, first: bool) -> list[tuple[int, ...]]:
     return [tuple(layer.weight.shape), *([(layer.out_channels,)] if biased else [])]
 
 
-def simple_layer(layer: nn.Module, random: torch.Generator) -> Picture:
+def simple_layer(layer: nn.Module, random: torch.Generator) -> Image:
     """A layer without weights."""
     if type(layer) is nn.MaxPool2d and not layer.return_indices:
         return Pool(PairMaxima(layer) if pairs_up(layer) else Maxima(layer))

@@ -3,8 +3,6 @@
 Chain: a model as a plain list of layers, if it is one.
 """
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import functools
@@ -46,7 +44,11 @@ class Activation(Stage):
 
     def backward(self, gradient: Tensor, source: Tensor, out: Tensor) -> Program:
         """One operation."""
-        return [functools.partial(self.back, gradient, out if self.of_result else source, grad_input=gradient)]
+        return [
+            functools.partial(
+                self.back, gradient, out if self.of_result else source, grad_input=gradient
+            )
+        ]
 
 
 class Drop(Stage):
@@ -77,7 +79,9 @@ def _elu(layer: nn.ELU) -> Activation:
         return aten.elu.out(source, layer.alpha, 1, 1, out=out)
 
     def back(gradient: Tensor, source: Tensor, grad_input: Tensor) -> object:
-        return aten.elu_backward.grad_input(gradient, layer.alpha, 1, 1, False, source, grad_input=grad_input)
+        return aten.elu_backward.grad_input(
+            gradient, layer.alpha, 1, 1, False, source, grad_input=grad_input
+        )
 
     return Activation(run, back, False)
 
@@ -88,7 +92,9 @@ def _leaky(layer: nn.LeakyReLU) -> Activation:
 
     def back(gradient: Tensor, source: Tensor, grad_input: Tensor) -> object:
         slope = layer.negative_slope
-        return aten.leaky_relu_backward.grad_input(gradient, source, slope, False, grad_input=grad_input)
+        return aten.leaky_relu_backward.grad_input(
+            gradient, source, slope, False, grad_input=grad_input
+        )
 
     return Activation(run, back, False)
 
@@ -98,14 +104,18 @@ def _softplus(layer: nn.Softplus) -> Activation:
         return aten.softplus.out(source, layer.beta, layer.threshold, out=out)
 
     def back(gradient: Tensor, source: Tensor, grad_input: Tensor) -> object:
-        return aten.softplus_backward.grad_input(gradient, source, layer.beta, layer.threshold, grad_input=grad_input)
+        return aten.softplus_backward.grad_input(
+            gradient, source, layer.beta, layer.threshold, grad_input=grad_input
+        )
 
     return Activation(run, back, False)
 
 
 def _gelu(layer: nn.GELU) -> Activation:
     def run(source: Tensor, out: Tensor) -> object:
-        return out.copy_(layer(source))  # torch's kernel gives wrong numbers for an ``out`` with gaps
+        return out.copy_(
+            layer(source)
+        )  # torch's kernel gives wrong numbers for an ``out`` with gaps
 
     def back(gradient: Tensor, source: Tensor, grad_input: Tensor) -> object:
         return grad_input.copy_(aten.gelu_backward(gradient, source, approximate=layer.approximate))
@@ -185,7 +195,11 @@ def layers_of(model: nn.Module) -> list[Named]:
 def _walk(prefix: str, module: nn.Module) -> list[Named]:
     masks = mask_rates(module)
     if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
-        return [leaf for name, child in module.named_children() for leaf in _walk(f"{prefix}{name}.", child)]
+        return [
+            leaf
+            for name, child in module.named_children()
+            for leaf in _walk(f"{prefix}{name}.", child)
+        ]
     if any(True for _ in module.children()):
         raise Unsupported(f"{type(module).__name__} is not a plain sequence of layers")
     return [*((f"{prefix}mask.", nn.Dropout(rate)) for rate in masks), (prefix, module)]
@@ -195,13 +209,15 @@ def mask_rates(module: nn.Module) -> list[float]:
     """The rates of dropout that the remedy put in front of a layer; other hooks are refused."""
     found = list(module._forward_pre_hooks.values())
     tables = ("_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
-    if any(type(hook).__module__ != Dropout.__module__ for hook in found) or any(getattr(module, t) for t in tables):
+    if any(type(hook).__module__ != Dropout.__module__ for hook in found) or any(
+        getattr(module, t) for t in tables
+    ):
         raise Unsupported(f"the layer {type(module).__name__} has hooks")
     return [hook.rate for hook in found]  # type: ignore[attr-defined]
 
 
 def is_flatten(layer: nn.Module) -> bool:
-    """Whether a layer makes one row a sample."""
+    """Whether a layer makes one row per sample."""
     return type(layer) is nn.Flatten and layer.start_dim == 1 and layer.end_dim == -1
 
 

@@ -1,12 +1,10 @@
 """Drive: the loop around an engine, in windows of epochs, with one look for divergence at the end of each.
 
-A window in which a member left the finite numbers is run again from its start, epoch by epoch: that member is frozen
-at the end of its last whole epoch, as the plain loop does, and the others go on.
+A window in which a member left the finite numbers is run again from its start, epoch by epoch: that
+member is frozen at the end of its last whole epoch, as the plain loop does, and the others go on.
 
 Curves: losses and errors of all members in evaluation mode, every so many epochs.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import math
@@ -15,10 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mindgap.core.loss import align
-from mindgap.core.progress import Progress
-from mindgap.core.split import Inputs, Split
-from mindgap.core.subject import typed
+from mindgap.core import Inputs, Progress, Split, align, typed
 from mindgap.training.vectorized.engine import Engine
 from mindgap.training.vectorized.optimizers import Rates, Rule
 from mindgap.training.vectorized.remedies import Edit
@@ -29,7 +24,9 @@ _AT_ONCE = 2**22  # outputs held at a time
 class Curves:
     """Rows as the plain loop writes them; ``every`` is in epochs, 0 means never."""
 
-    def __init__(self, engine: Engine, train: Split, test: Split | None, every: int, epochs: int) -> None:
+    def __init__(
+        self, engine: Engine, train: Split, test: Split | None, every: int, epochs: int
+    ) -> None:
         self.engine, self.every, self.epochs = engine, every, epochs
         self.splits = {"train": train} if test is None else {"train": train, "test": test}
         self.rows: dict[int, dict[str, list[float]]] = {}
@@ -38,7 +35,9 @@ class Curves:
         """Evaluate after an epoch, if it is time."""
         if self.every and (epoch % self.every == 0 or epoch == self.epochs):
             self.rows[epoch] = {
-                key: v for name, split in self.splits.items() for key, v in self._on(name, split).items()
+                key: v
+                for name, split in self.splits.items()
+                for key, v in self._on(name, split).items()
             }
 
     def row(self, epoch: int, member: int) -> dict[str, float]:
@@ -67,7 +66,9 @@ class Curves:
         if self.engine.problem.task == "classification":
             return (outputs.argmax(2) != target).sum(1)
         missed = (outputs > 0).to(outputs.dtype) != align(outputs[0], target)
-        return missed.flatten(2).double().mean(2).sum(1) if missed.ndim > 2 else missed.double().sum(1)
+        return (
+            missed.flatten(2).double().mean(2).sum(1) if missed.ndim > 2 else missed.double().sum(1)
+        )
 
 
 _WINDOW = 64  # steps between two looks for divergence
@@ -85,9 +86,22 @@ class Drive:
     """Trains an engine's members for some epochs."""
 
     def __init__(
-        self, engine: Engine, rule: Rule, rates: Rates, edits: Sequence[Edit], curves: Curves, epochs: int, keep: bool
+        self,
+        engine: Engine,
+        rule: Rule,
+        rates: Rates,
+        edits: Sequence[Edit],
+        curves: Curves,
+        epochs: int,
+        keep: bool,
     ) -> None:
-        self.engine, self.rule, self.rates, self.edits, self.curves = engine, rule, rates, edits, curves
+        self.engine, self.rule, self.rates, self.edits, self.curves = (
+            engine,
+            rule,
+            rates,
+            edits,
+            curves,
+        )
         self.epochs, self.keep = epochs, keep
         self.window = max(1, _WINDOW // len(engine.bounds))
         rows = epochs if keep else min(self.window, epochs)
@@ -154,7 +168,9 @@ class Drive:
             step = next(k for k, loss in enumerate(losses) if not math.isfinite(loss))
             number = (epoch - 1) * len(losses) + step + 1
             why = f"diverged: the loss became {losses[step]} in epoch {epoch}, step {number}"
-            self.ends[member] = End(epoch - 1, f"{why}; the weights are those from the end of epoch {epoch - 1}")
+            self.ends[member] = End(
+                epoch - 1, f"{why}; the weights are those from the end of epoch {epoch - 1}"
+            )
         self.alive &= ~lost
 
     def skip(self) -> None:
@@ -178,7 +194,11 @@ class Drive:
         self.rule.restore(kept[1])
 
     def _report(self, bar: Progress, span: range) -> None:
-        mean = float(self._rows[self._row(span[-1])][self.alive].mean()) if bool(self.alive.any()) else math.nan
+        mean = (
+            float(self._rows[self._row(span[-1])][self.alive].mean())
+            if bool(self.alive.any())
+            else math.nan
+        )
         for _ in span:
             bar.advance({"running_loss": mean})
 

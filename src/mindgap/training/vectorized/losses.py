@@ -1,32 +1,47 @@
 """Loss and its derivative for outputs of shape (members, outputs, batch), by hand for the named losses."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from mindgap.core.loss import Loss
+from mindgap.core import Loss
 from mindgap.training.vectorized.layers import Operation, Program, aten
 
 
 class Ends:
     """What a loss reads and writes.
 
-    ``target`` and ``weights`` broadcast against ``output`` (members, outputs, batch); ``gradient`` has its shape;
-    ``value`` has one entry a member.
+    ``target`` and ``weights`` broadcast against ``output`` (members, outputs, batch); ``gradient``
+    has its shape; ``value`` has one entry per member.
     """
 
-    def __init__(self, output: Tensor, target: Tensor, weights: Tensor | None, gradient: Tensor, value: Tensor) -> None:
-        self.output, self.target, self.weights, self.gradient, self.value = output, target, weights, gradient, value
+    def __init__(
+        self,
+        output: Tensor,
+        target: Tensor,
+        weights: Tensor | None,
+        gradient: Tensor,
+        value: Tensor,
+    ) -> None:
+        self.output, self.target, self.weights, self.gradient, self.value = (
+            output,
+            target,
+            weights,
+            gradient,
+            value,
+        )
         self.members, self.outputs, self.batch = output.shape
         self.count = self.outputs * self.batch
 
     def weigh(self, tensor: Tensor) -> Program:
         """Multiply by the weights, if there are any."""
-        return [] if self.weights is None else [functools.partial(torch.mul, tensor, self.weights, out=tensor)]
+        return (
+            []
+            if self.weights is None
+            else [functools.partial(torch.mul, tensor, self.weights, out=tensor)]
+        )
 
     def total(self, elements: Tensor, count: int) -> Program:
         """The mean of weighted elements as the value."""
@@ -40,7 +55,9 @@ class Ends:
 
 def scaled(tensor: Tensor, factor: float) -> Operation:
     """Multiply in place; a tensor of the same type is twice as fast a factor as a Python number."""
-    return functools.partial(tensor.mul_, torch.full((), factor, dtype=tensor.dtype, device=tensor.device))
+    return functools.partial(
+        tensor.mul_, torch.full((), factor, dtype=tensor.dtype, device=tensor.device)
+    )
 
 
 def squared(ends: Ends) -> Program:
@@ -50,7 +67,11 @@ def squared(ends: Ends) -> Program:
     if ends.weights is None:
         residual, column = pull, pull.view(ends.members, count, 1)
     value = ends.value.view(ends.members, 1, 1)
-    weigh = [] if ends.weights is None else [functools.partial(torch.mul, residual, ends.weights, out=pull)]
+    weigh = (
+        []
+        if ends.weights is None
+        else [functools.partial(torch.mul, residual, ends.weights, out=pull)]
+    )
     return [
         functools.partial(torch.sub, ends.output, ends.target, out=residual),
         *weigh,
@@ -137,7 +158,9 @@ def any_loss(loss: Loss, ends: Ends, target: Tensor) -> Program:
     both = torch.func.vmap(torch.func.grad_and_value(one))
 
     def run() -> None:
-        slope, value = both(ends.output.transpose(1, 2), target, weights[:, 0].expand(ends.members, -1))
+        slope, value = both(
+            ends.output.transpose(1, 2), target, weights[:, 0].expand(ends.members, -1)
+        )
         ends.gradient.copy_(slope.transpose(1, 2))
         ends.value.copy_(value)
 

@@ -3,8 +3,6 @@
 Groups: members that one engine can train together, with their recipes prepared.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import operator
@@ -16,10 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.errors import InputError
-from mindgap.core.purity import seeded
-from mindgap.core.recipe import Recipe
-from mindgap.core.remedy import Remedy
+from mindgap.core import InputError, Recipe, Remedy, seeded
 from mindgap.remedies.weight_decay import WeightDecay
 from mindgap.training.vectorized.problem import Unsupported
 from mindgap.training.vectorized.remedies import check_remedy
@@ -36,14 +31,23 @@ class Member:
 
 
 def members_of(
-    recipe: Recipe, seeds: Sequence[int], remedies: Sequence[Any], settings: dict[str, Any], weights: Tensor | None
+    recipe: Recipe,
+    seeds: Sequence[int],
+    remedies: Sequence[Any],
+    settings: dict[str, Any],
+    weights: Tensor | None,
 ) -> list[Member]:
-    """One member a seed; ``settings`` maps a field of the recipe to one number a member or to None."""
+    """One member per seed; ``settings`` maps a field of the recipe to one number per member or to None."""
     numbers = [operator.index(seed) for seed in seeds]
-    rows = {name: _numbers(name, values, numbers) for name, values in settings.items() if values is not None}
+    rows = {
+        name: _numbers(name, values, numbers)
+        for name, values in settings.items()
+        if values is not None
+    }
     if rows and not isinstance(recipe.optimizer, str):
         raise InputError(
-            f"{next(iter(rows))} of members must go with an optimizer named in the recipe, got a callable, which sets "
+            f"{next(iter(rows))} of members must go with an optimizer named in the recipe, got a "
+            "callable, which sets "
             "its own. Write optimizer='sgd' or the like."
         )
     if weights is not None:
@@ -79,7 +83,8 @@ def _numbers(name: str, values: Any, seeds: list[int]) -> list[float]:
     found = [float(value) for value in values]
     if len(found) != len(seeds) or not all(math.isfinite(value) for value in found):
         raise InputError(
-            f"{name} must be {len(seeds)} finite numbers, one a seed, got {len(found)}. Give one number a member."
+            f"{name} must be {len(seeds)} finite numbers, one a seed, got {len(found)}. Give one "
+            "number per member."
         )
     return found
 
@@ -87,10 +92,15 @@ def _numbers(name: str, values: Any, seeds: list[int]) -> list[float]:
 def _checked_weights(weights: Tensor, recipe: Recipe, members: int) -> Tensor:
     samples = len(recipe.splits()[0])
     weights = torch.as_tensor(weights)
-    if weights.shape != (members, samples) or not torch.isfinite(weights).all() or (weights < 0).any():
+    if (
+        weights.shape != (members, samples)
+        or not torch.isfinite(weights).all()
+        or (weights < 0).any()
+    ):
         raise InputError(
-            f"sample_weights must be finite numbers that are not negative, of shape ({members}, {samples}), members × "
-            f"samples, got the shape {tuple(weights.shape)}. Give one row a member."
+            f"sample_weights must be finite numbers that are not negative, of shape ({members}, "
+            f"{samples}), members × "
+            f"samples, got the shape {tuple(weights.shape)}. Give one row per member."
         )
     return weights
 
@@ -100,8 +110,9 @@ def _remedies(remedies: Sequence[Any], members: int) -> list[tuple[Remedy, ...]]
         return [_on(remedies)] * members
     if len(remedies) != members:
         raise InputError(
-            f"remedies must be one list for all members or {members} lists, one a member, got {len(remedies)}. "
-            "Give one list a member."
+            f"remedies must be one list for all members or {members} lists, one a member, got "
+            f"{len(remedies)}. "
+            "Give one list per member."
         )
     return [_on(own) for own in remedies]
 
@@ -139,7 +150,11 @@ def _refusal(member: Member) -> str:
             check_remedy(remedy)
     except Unsupported as refusal:
         return str(refusal)
-    return "the recipe holds validation samples out, others for each seed" if member.recipe.validation else ""
+    return (
+        "the recipe holds validation samples out, others for each seed"
+        if member.recipe.validation
+        else ""
+    )
 
 
 class Prepared:
@@ -180,8 +195,12 @@ class Structures:
 
 
 def _described(model: nn.Module) -> Hashable:
-    shapes = tuple((name, tuple(p.shape), p.dtype, p.requires_grad) for name, p in model.named_parameters())
-    hooks = tuple(repr(hook) for module in model.modules() for hook in module._forward_pre_hooks.values())
+    shapes = tuple(
+        (name, tuple(p.shape), p.dtype, p.requires_grad) for name, p in model.named_parameters()
+    )
+    hooks = tuple(
+        repr(hook) for module in model.modules() for hook in module._forward_pre_hooks.values()
+    )
     return repr(model), shapes, hooks
 
 

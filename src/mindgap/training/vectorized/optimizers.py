@@ -3,8 +3,6 @@
 Step sizes of every member in every epoch, as the recipe's own schedule gives them.
 """
 
-from __future__ import annotations
-
 import abc
 import math
 from collections.abc import Mapping, Sequence
@@ -13,11 +11,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.recipe import Recipe
+from mindgap.core import Recipe
 from mindgap.training.vectorized.parameters import Store
 from mindgap.training.vectorized.problem import Unsupported
 
-Number = float | Tensor  # a tensor has one entry a parameter
+Number = float | Tensor  # a tensor has one entry per parameter
 
 
 class Rule(abc.ABC):
@@ -108,16 +106,33 @@ class Adam(Rule):
     def step(self) -> None:
         """One update."""
         self.count += 1
-        if self.fused is None or isinstance(self.rate, Tensor) or isinstance(self.weight_decay, Tensor):
+        if (
+            self.fused is None
+            or isinstance(self.rate, Tensor)
+            or isinstance(self.weight_decay, Tensor)
+        ):
             self._by_hand()
         else:
             self._at_once(self.rate, self.weight_decay)
 
     def _at_once(self, rate: float, weight_decay: float) -> None:
         mean, square = ([tensor] for tensor in self.memory)
-        options = {"lr": rate, "beta1": self.first, "beta2": self.second, "weight_decay": weight_decay}
+        options = {
+            "lr": rate,
+            "beta1": self.first,
+            "beta2": self.second,
+            "weight_decay": weight_decay,
+        }
         options |= {"eps": self.epsilon, "amsgrad": False, "maximize": False}
-        self.fused([self.point], [self.gradient], mean, square, [], [self._count.fill_(self.count)], **options)
+        self.fused(
+            [self.point],
+            [self.gradient],
+            mean,
+            square,
+            [],
+            [self._count.fill_(self.count)],
+            **options,
+        )
 
     def _by_hand(self) -> None:
         self._decay_gradient()
@@ -146,7 +161,11 @@ class RMSprop(Rule):
 
     def __init__(self, store: Store, weight_decay: Number, settings: Mapping[str, Any]) -> None:
         super().__init__(store, weight_decay, settings)
-        self.keep, self.epsilon, self.momentum = settings["alpha"], settings["eps"], settings["momentum"]
+        self.keep, self.epsilon, self.momentum = (
+            settings["alpha"],
+            settings["eps"],
+            settings["momentum"],
+        )
         self._remember(2 if self.momentum else 1)
         self._scale = torch.empty_like(self.point)
 
@@ -176,17 +195,19 @@ _FLAGS = ("amsgrad", "maximize", "centered", "differentiable")
 def check_rule(optimizer: torch.optim.Optimizer) -> type[Rule]:
     """The rule that equals a torch optimizer."""
     if type(optimizer) not in RULES:
-        raise Unsupported(f"the optimizer {type(optimizer).__name__} has no vectorised step")
+        raise Unsupported(f"the optimizer {type(optimizer).__name__} has no vectorized step")
     if len(optimizer.param_groups) != 1:
         raise Unsupported("the optimizer has several parameter groups")
     wanted = [flag for flag in _FLAGS if optimizer.param_groups[0].get(flag)]
     if wanted:
-        raise Unsupported(f"the optimizer's option {wanted[0]} has no vectorised step")
-    return AdamW if optimizer.param_groups[0].get("decoupled_weight_decay") else RULES[type(optimizer)]
+        raise Unsupported(f"the optimizer's option {wanted[0]} has no vectorized step")
+    return (
+        AdamW if optimizer.param_groups[0].get("decoupled_weight_decay") else RULES[type(optimizer)]
+    )
 
 
 class Rates:
-    """``at(epoch)`` is a number if all members step alike, else a tensor with one entry a parameter."""
+    """``at(epoch)`` is a number if all members step alike, else a tensor with one entry per parameter."""
 
     def __init__(self, recipe: Recipe, start: Sequence[float], store: Store) -> None:
         self._store = store
@@ -204,7 +225,7 @@ class Rates:
 
 
 def per_parameter(values: Sequence[float], store: Store) -> Number:
-    """One number if all are equal, else one entry a parameter."""
+    """One number if all are equal, else one entry per parameter."""
     if len(set(values)) == 1:
         return float(values[0])
     return store.spread(torch.tensor(values, dtype=torch.float64).to(store.flat))

@@ -1,7 +1,5 @@
 """Store: the parameters of all members in one flat tensor, their gradients in another."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -14,12 +12,17 @@ from mindgap.training.vectorized.problem import Unsupported
 class Store:
     """Segments of shape (members, …) that lie one after the other in ``flat`` and in ``gradient``.
 
-    With ``members_last`` a segment lies in memory as (…, members), which is faster where every number of a model is
-    an elementwise operation over the members.
+    With ``members_last`` a segment lies in memory as (…, members), which is faster where every
+    number of a model is an elementwise operation over the members.
     """
 
     def __init__(
-        self, members: int, shapes: Sequence[tuple[int, ...]], like: Tensor, *, members_last: bool = False
+        self,
+        members: int,
+        shapes: Sequence[tuple[int, ...]],
+        like: Tensor,
+        *,
+        members_last: bool = False,
     ) -> None:
         self.members, self.shapes, self.members_last = members, tuple(shapes), members_last
         size = members * sum(math.prod(shape) for shape in shapes)
@@ -32,11 +35,14 @@ class Store:
         """Views of shape (members, …) of a tensor laid out like ``flat``."""
         pieces = flat.split([self.members * math.prod(shape) for shape in self.shapes])
         if self.members_last:
-            return [p.view(*shape, self.members).movedim(-1, 0) for p, shape in zip(pieces, self.shapes, strict=True)]
+            return [
+                p.view(*shape, self.members).movedim(-1, 0)
+                for p, shape in zip(pieces, self.shapes, strict=True)
+            ]
         return [p.view(self.members, *shape) for p, shape in zip(pieces, self.shapes, strict=True)]
 
     def spread(self, values: Tensor) -> Tensor:
-        """One number a member, repeated for each of its parameters."""
+        """One number per member, repeated for each of its parameters."""
         flat = torch.empty_like(self.flat)
         for segment in self.cut(flat):
             segment.copy_(values.view(-1, *[1] * (segment.ndim - 1)).expand_as(segment))
@@ -44,7 +50,9 @@ class Store:
 
     def gradient_norms(self) -> Tensor:
         """The Euclidean norm of each member's gradient."""
-        norms: Tensor = torch.stack([piece.flatten(1).norm(dim=1) for piece in self.gradients]).norm(dim=0)
+        norms: Tensor = torch.stack(
+            [piece.flatten(1).norm(dim=1) for piece in self.gradients]
+        ).norm(dim=0)
         return norms
 
 

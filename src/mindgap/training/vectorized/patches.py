@@ -1,9 +1,8 @@
 """A first convolution as products of filters with unfolded patches, several times faster than torch's gradient.
 
-Pools forward and backward; maxima of 2 × 2 by pairs, which torch's kernel does several times slower.
+Pools forward and backward; maxima of 2 × 2 by pairs, which torch's kernel does several times
+slower.
 """
-
-from __future__ import annotations
 
 import abc
 import dataclasses
@@ -14,15 +13,17 @@ from torch import Tensor, nn
 
 from mindgap.training.vectorized.layers import aten
 
-_FEW = 64  # up to this many numbers a patch, products with unfolded patches beat torch's convolution
+_FEW = (
+    64  # up to this many numbers a patch, products with unfolded patches beat torch's convolution
+)
 _CACHED = 330_000  # unfold so many numbers at a time that they stay in the cache
 
 
-class Picture(abc.ABC):
+class Image(abc.ABC):
     """A layer that keeps what its own backward pass needs."""
 
     @abc.abstractmethod
-    def forward(self, member: int, pictures: Tensor) -> Tensor:
+    def forward(self, member: int, images: Tensor) -> Tensor:
         """The layer's result."""
 
     @abc.abstractmethod
@@ -32,7 +33,7 @@ class Picture(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Some pictures: their patches as a view of the padded pictures, and the places of their results."""
+    """Some images: their patches as a view of the padded images, and the places of their results."""
 
     patches: Tensor
     columns: Tensor
@@ -45,22 +46,22 @@ class Chunk:
         return self.columns
 
 
-class Patches(Picture):
-    """One product of filters and patches a chunk; the pictures need no gradient, and patches are unfolded again."""
+class Patches(Image):
+    """One product of filters and patches a chunk; the images need no gradient, and patches are unfolded again."""
 
     def __init__(self, layer: nn.Conv2d, filters: Tensor, gradients: Tensor) -> None:
         self.layer, self.filters, self.gradients = layer, filters, gradients
         self._kept: dict[tuple[int, ...], tuple[Tensor, list[Chunk], Tensor]] = {}
         self._chunks: list[Chunk] = []
 
-    def forward(self, member: int, pictures: Tensor) -> Tensor:
+    def forward(self, member: int, images: Tensor) -> Tensor:
         """Unfold and multiply."""
-        shape = tuple(pictures.shape)
+        shape = tuple(images.shape)
         if shape not in self._kept:
-            self._kept[shape] = self._allocate(pictures)
+            self._kept[shape] = self._allocate(images)
         padded, self._chunks, result = self._kept[shape]
-        (up, left), (height, width) = pair(self.layer.padding), pictures.shape[2:]
-        padded[:, :, up : up + height, left : left + width] = pictures
+        (up, left), (height, width) = pair(self.layer.padding), images.shape[2:]
+        padded[:, :, up : up + height, left : left + width] = images
         rows = result.flatten(1)
         for chunk in self._chunks:
             torch.mm(self.filters[member], chunk.unfold(), out=rows[:, chunk.places])
@@ -75,26 +76,35 @@ class Patches(Picture):
             total.addmm_(rows[:, chunk.places], columns.t())
         return gradient
 
-    def _allocate(self, pictures: Tensor) -> tuple[Tensor, list[Chunk], Tensor]:
-        """The padded pictures, the chunks, and the results as (channels, samples, rows, columns)."""
-        (up, left), count = pair(self.layer.padding), len(pictures)
-        height, width = pictures.shape[2] + 2 * up, pictures.shape[3] + 2 * left
-        padded = pictures.new_zeros(count, pictures.shape[1], height, width)
+    def _allocate(self, images: Tensor) -> tuple[Tensor, list[Chunk], Tensor]:
+        """The padded images, the chunks, and the results as (channels, samples, rows, columns)."""
+        (up, left), count = pair(self.layer.padding), len(images)
+        height, width = images.shape[2] + 2 * up, images.shape[3] + 2 * left
+        padded = images.new_zeros(count, images.shape[1], height, width)
         patches = self._unfolded(padded)
         size = patches.shape[4] * patches.shape[5]
         step = max(1, _CACHED // (self.filters.shape[2] * size))
         starts = range(0, count, step)
-        columns = {k: pictures.new_ones(self.filters.shape[2], k * size) for k in {step, count - starts[-1]}}
+        columns = {
+            k: images.new_ones(self.filters.shape[2], k * size) for k in {step, count - starts[-1]}
+        }
         chunks = [
             Chunk(part, columns[part.shape[3]], slice(start * size, (start + part.shape[3]) * size))
             for start, part in zip(starts, patches.split(step, dim=3), strict=True)
         ]
-        return padded, chunks, pictures.new_empty(self.layer.out_channels, count, *patches.shape[4:])
+        return (
+            padded,
+            chunks,
+            images.new_empty(self.layer.out_channels, count, *patches.shape[4:]),
+        )
 
     def _unfolded(self, padded: Tensor) -> Tensor:
         """A view of shape (channels, kernel rows, kernel columns, samples, rows, columns)."""
         count, channels, height, width = padded.shape
-        (kernel_y, kernel_x), (step_y, step_x) = pair(self.layer.kernel_size), pair(self.layer.stride)
+        (kernel_y, kernel_x), (step_y, step_x) = (
+            pair(self.layer.kernel_size),
+            pair(self.layer.stride),
+        )
         gap_y, gap_x = pair(self.layer.dilation)
         rows = (height - gap_y * (kernel_y - 1) - 1) // step_y + 1
         places = (width - gap_x * (kernel_x - 1) - 1) // step_x + 1
@@ -120,23 +130,23 @@ class PairMaxima:
 
     def __init__(self, layer: nn.MaxPool2d) -> None:
         self.other = Maxima(layer)
-        self._pictures, self._columns = torch.empty(0), torch.empty(0)
+        self._images, self._columns = torch.empty(0), torch.empty(0)
         self._odd = False
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         """Two maxima of halves."""
-        self._odd = bool(pictures.shape[-1] % 2 or pictures.shape[-2] % 2)
+        self._odd = bool(images.shape[-1] % 2 or images.shape[-2] % 2)
         if self._odd:
-            return self.other.forward(pictures)
-        self._pictures = pictures
-        self._columns = torch.maximum(pictures[..., ::2], pictures[..., 1::2])
+            return self.other.forward(images)
+        self._images = images
+        self._columns = torch.maximum(images[..., ::2], images[..., 1::2])
         return torch.maximum(self._columns[..., ::2, :], self._columns[..., 1::2, :])
 
     def backward(self, gradient: Tensor) -> Tensor:
         """Each half's share."""
         if self._odd:
             return self.other.backward(gradient)
-        columns, pictures = torch.empty_like(self._columns), torch.empty_like(self._pictures)
+        columns, images = torch.empty_like(self._columns), torch.empty_like(self._images)
         share(
             gradient,
             self._columns[..., ::2, :],
@@ -144,11 +154,19 @@ class PairMaxima:
             columns[..., ::2, :],
             columns[..., 1::2, :],
         )
-        share(columns, self._pictures[..., ::2], self._pictures[..., 1::2], pictures[..., ::2], pictures[..., 1::2])
-        return pictures
+        share(
+            columns,
+            self._images[..., ::2],
+            self._images[..., 1::2],
+            images[..., ::2],
+            images[..., 1::2],
+        )
+        return images
 
 
-def share(gradient: Tensor, first: Tensor, second: Tensor, to_first: Tensor, to_second: Tensor) -> None:
+def share(
+    gradient: Tensor, first: Tensor, second: Tensor, to_first: Tensor, to_second: Tensor
+) -> None:
     """Part the gradient of a maximum between its two arguments."""
     torch.mul(gradient, first >= second, out=to_first)
     torch.sub(gradient, to_first, out=to_second)
@@ -159,19 +177,25 @@ class Maxima:
 
     def __init__(self, layer: nn.MaxPool2d) -> None:
         kernel, stride = _pair(layer.kernel_size), _pair(layer.stride)
-        self.settings = [kernel, stride, _pair(layer.padding), _pair(layer.dilation), layer.ceil_mode]
+        self.settings = [
+            kernel,
+            stride,
+            _pair(layer.padding),
+            _pair(layer.dilation),
+            layer.ceil_mode,
+        ]
         self._kept: tuple[Tensor, Tensor] = torch.empty(0), torch.empty(0)
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         """torch's pool, with its places."""
-        result, places = aten.max_pool2d_with_indices(pictures, *self.settings)
-        self._kept = pictures, places
+        result, places = aten.max_pool2d_with_indices(images, *self.settings)
+        self._kept = images, places
         return result  # type: ignore[no-any-return]
 
     def backward(self, gradient: Tensor) -> Tensor:
         """To the places."""
-        pictures, places = self._kept
-        return aten.max_pool2d_with_indices_backward(gradient, pictures, *self.settings, places)  # type: ignore[no-any-return]
+        images, places = self._kept
+        return aten.max_pool2d_with_indices_backward(gradient, images, *self.settings, places)  # type: ignore[no-any-return]
 
 
 class Averages:
@@ -180,21 +204,26 @@ class Averages:
     def __init__(self, layer: nn.AvgPool2d) -> None:
         sizes = [_pair(value) for value in (layer.kernel_size, layer.stride, layer.padding)]
         self.settings = [*sizes, layer.ceil_mode, layer.count_include_pad, layer.divisor_override]
-        self._pictures = torch.empty(0)
+        self._images = torch.empty(0)
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         """torch's pool."""
-        self._pictures = pictures
-        return aten.avg_pool2d(pictures, *self.settings)  # type: ignore[no-any-return]
+        self._images = images
+        return aten.avg_pool2d(images, *self.settings)  # type: ignore[no-any-return]
 
     def backward(self, gradient: Tensor) -> Tensor:
         """Equal shares."""
-        return aten.avg_pool2d_backward(gradient, self._pictures, *self.settings)  # type: ignore[no-any-return]
+        return aten.avg_pool2d_backward(gradient, self._images, *self.settings)  # type: ignore[no-any-return]
 
 
 def pairs_up(layer: nn.MaxPool2d) -> bool:
     """Whether the windows are 2 × 2 and do not overlap."""
-    sizes = _pair(layer.kernel_size), _pair(layer.stride), _pair(layer.padding), _pair(layer.dilation)
+    sizes = (
+        _pair(layer.kernel_size),
+        _pair(layer.stride),
+        _pair(layer.padding),
+        _pair(layer.dilation),
+    )
     return sizes == ([2, 2], [2, 2], [0, 0], [1, 1])
 
 

@@ -1,11 +1,10 @@
 """A first convolution together with the 2 × 2 maximum pool behind it, as one product.
 
-The four positions of a pool's window see 25 pixels each of the same 6 × 6 (for a 5 × 5 kernel). So the pixels are
-unfolded once a window, not once a position, and the filters, shifted to each position, multiply them at once: a third
-of the memory, and maxima of whole blocks instead of every second number.
+The four positions of a pool's window see 25 pixels each of the same 6 × 6 (for a 5 × 5 kernel). So
+the pixels are unfolded once a window, not once a position, and the filters, shifted to each
+position, multiply them at once: a third of the memory, and maxima of whole blocks instead of every
+second number.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import itertools
@@ -13,17 +12,18 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-from mindgap.training.vectorized.patches import Picture, pair, share
+from mindgap.training.vectorized.patches import Image, pair, share
 
 _POSITIONS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Buffers:
-    """Tensors for one shape of pictures.
+    """Tensors for one shape of images.
 
-    ``phases`` holds the even and odd rows and columns of ``padded`` apart; ``windows`` is a view of them, laid out
-    as ``pixels`` (slots, places). ``values`` and ``slopes`` are (channels, positions, samples, rows, columns).
+    ``phases`` holds the even and odd rows and columns of ``padded`` apart; ``windows`` is a view of
+    them, laid out as ``pixels`` (slots, places). ``values`` and ``slopes`` are (channels,
+    positions, samples, rows, columns).
     """
 
     padded: Tensor
@@ -35,8 +35,8 @@ class Buffers:
     halves: Tensor
 
 
-class PooledPatches(Picture):
-    """Convolution with stride one and few numbers a patch, then the maximum of 2 × 2; pictures need no gradient."""
+class PooledPatches(Image):
+    """Convolution with stride one and few numbers a patch, then the maximum of 2 × 2; images need no gradient."""
 
     def __init__(self, layer: nn.Conv2d, filters: Tensor, gradients: Tensor) -> None:
         self.layer, self.filters, self.gradients = layer, filters, gradients
@@ -52,7 +52,9 @@ class PooledPatches(Picture):
         empty, bias = self.filters.shape[2], self.filters.shape[2] - (self.layer.bias is not None)
         found = []
         for down, right in itertools.product((0, 1), repeat=2):
-            slots = itertools.product((0, 1), (0, 1), range(channels), range(self.rows), range(self.columns))
+            slots = itertools.product(
+                (0, 1), (0, 1), range(channels), range(self.rows), range(self.columns)
+            )
             for odd_y, odd_x, channel, y, x in slots:
                 row, column = 2 * y + odd_y - down, 2 * x + odd_x - right
                 inside = 0 <= row < height and 0 <= column < width
@@ -60,24 +62,30 @@ class PooledPatches(Picture):
             found.append(bias)  # the column of zeros if there is no bias
         return found
 
-    def forward(self, member: int, pictures: Tensor) -> Tensor:
+    def forward(self, member: int, images: Tensor) -> Tensor:
         """Unfold, multiply, take the maxima."""
-        shape = tuple(pictures.shape)
+        shape = tuple(images.shape)
         if shape not in self._kept:
-            self._kept[shape] = self._allocate(pictures)
+            self._kept[shape] = self._allocate(images)
         at = self._at = self._kept[shape]
-        self._lay_out(pictures, at)
-        filters = torch.nn.functional.pad(self.filters[member], (0, 1)).index_select(1, self._shifts)
-        torch.mm(filters.view(-1, len(at.pixels)), at.pixels, out=at.values.view(-1, at.pixels.shape[1]))
+        self._lay_out(images, at)
+        filters = torch.nn.functional.pad(self.filters[member], (0, 1)).index_select(
+            1, self._shifts
+        )
+        torch.mm(
+            filters.view(-1, len(at.pixels)), at.pixels, out=at.values.view(-1, at.pixels.shape[1])
+        )
         first, second, third, fourth = at.values.unbind(1)
         self._pairs = torch.maximum(first, second), torch.maximum(third, fourth)
         return torch.maximum(*self._pairs).transpose(0, 1)
 
-    def _lay_out(self, pictures: Tensor, at: Buffers) -> None:
+    def _lay_out(self, images: Tensor, at: Buffers) -> None:
         (up, left), (height, width) = pair(self.layer.padding), at.padded.shape[2:]
-        kept = pictures[:, :, : height - up, : width - left]
+        kept = images[:, :, : height - up, : width - left]
         at.padded[:, :, up : up + kept.shape[2], left : left + kept.shape[3]] = kept
-        at.phases.copy_(at.padded.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).permute(3, 5, 0, 1, 2, 4))
+        at.phases.copy_(
+            at.padded.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).permute(3, 5, 0, 1, 2, 4)
+        )
         at.pixels[:-1].view(at.windows.shape).copy_(at.windows)
 
     def backward(self, member: int, gradient: Tensor) -> Tensor:
@@ -94,27 +102,30 @@ class PooledPatches(Picture):
         self.gradients[member].copy_(total[:, :-1])
         return gradient
 
-    def _allocate(self, pictures: Tensor) -> Buffers:
-        count, channels, height, width = pictures.shape
+    def _allocate(self, images: Tensor) -> Buffers:
+        count, channels, height, width = images.shape
         (up, left), (kernel_y, kernel_x) = pair(self.layer.padding), pair(self.layer.kernel_size)
-        rows, columns = (height + 2 * up - kernel_y + 1) // 2, (width + 2 * left - kernel_x + 1) // 2
+        rows, columns = (
+            (height + 2 * up - kernel_y + 1) // 2,
+            (width + 2 * left - kernel_x + 1) // 2,
+        )
         tall, wide = rows + self.rows - 1, columns + self.columns - 1
-        phases = pictures.new_empty(2, 2, count, channels, tall, wide)
+        phases = images.new_empty(2, 2, count, channels, tall, wide)
         odd_y, odd_x, sample, channel, _, _ = phases.stride()
         windows = phases.as_strided(
             (2, 2, channels, self.rows, self.columns, count, rows, columns),
             (odd_y, odd_x, channel, wide, 1, sample, wide, 1),
         )
         slots, places = windows.shape[:5].numel(), windows.shape[5:].numel()
-        values = pictures.new_empty(self.layer.out_channels, _POSITIONS, count, rows, columns)
+        values = images.new_empty(self.layer.out_channels, _POSITIONS, count, rows, columns)
         return Buffers(
-            padded=pictures.new_zeros(count, channels, 2 * tall, 2 * wide),
+            padded=images.new_zeros(count, channels, 2 * tall, 2 * wide),
             phases=phases,
             windows=windows,
-            pixels=pictures.new_ones(slots + 1, places),
+            pixels=images.new_ones(slots + 1, places),
             values=values,
             slopes=torch.empty_like(values),
-            halves=pictures.new_empty(2, self.layer.out_channels, count, rows, columns),
+            halves=images.new_empty(2, self.layer.out_channels, count, rows, columns),
         )
 
 

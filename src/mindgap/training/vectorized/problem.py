@@ -1,13 +1,11 @@
 """What an engine is given, and how it says that it cannot take it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from torch import Tensor, nn
 
-from mindgap.core.loss import NAMED, Loss, Task
-from mindgap.core.split import Inputs
+from mindgap.core import Inputs, Loss, Task
+from mindgap.core.loss import NAMED
 
 
 class Unsupported(Exception):  # noqa: N818  (a verdict that another engine answers)
@@ -32,7 +30,7 @@ class Problem:
 
     @property
     def samples(self) -> int:
-        """Number of train samples."""
+        """Number of training samples."""
         return len(self.targets)
 
     @property

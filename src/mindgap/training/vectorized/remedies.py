@@ -1,13 +1,11 @@
-"""Remedies that vectorise: those that only prepare the recipe, dropout, and changes of the gradient before a step."""
-
-from __future__ import annotations
+"""Remedies that vectorize: those that only prepare the recipe, dropout, and changes of the gradient before a step."""
 
 import abc
 from collections.abc import Sequence
 
 import torch
 
-from mindgap.core.remedy import Remedy
+from mindgap.core import Remedy
 from mindgap.remedies.dropout import Dropout
 from mindgap.remedies.gradient_clipping import GradientClipping
 from mindgap.remedies.weight_decay import WeightDecay
@@ -20,12 +18,12 @@ _KNOWN = (Dropout, GradientClipping, WeightDecay)
 
 
 def check_remedy(remedy: Remedy) -> None:
-    """Refuse a remedy with a seam that has no vectorised form."""
+    """Refuse a remedy with a hook that has no vectorized form."""
     if isinstance(remedy, _KNOWN):
         return
-    used = [seam for seam in _SEAMS if getattr(type(remedy), seam) is not getattr(Remedy, seam)]
+    used = [hook for hook in _SEAMS if getattr(type(remedy), hook) is not getattr(Remedy, hook)]
     if used:
-        raise Unsupported(f"the remedy {remedy.name} acts during training (its seam {used[0]})")
+        raise Unsupported(f"the remedy {remedy.name} acts during training (its hook {used[0]})")
     if remedy.validation:
         raise Unsupported(f"the remedy {remedy.name} holds samples out")
 
@@ -71,7 +69,13 @@ def edits_of(remedies: Sequence[tuple[Remedy, ...]], store: Store) -> list[Edit]
     for column in zip(*remedies, strict=True):
         first = column[0]
         if isinstance(first, GradientClipping):
-            edits.append(Clip([r.max_norm for r in column if isinstance(r, GradientClipping)], store))
+            edits.append(
+                Clip([r.max_norm for r in column if isinstance(r, GradientClipping)], store)
+            )
         elif isinstance(first, WeightDecay):
-            edits.append(Decay([r.decay for r in column if isinstance(r, WeightDecay)], store, first.decoupled))
+            edits.append(
+                Decay(
+                    [r.decay for r in column if isinstance(r, WeightDecay)], store, first.decoupled
+                )
+            )
     return edits

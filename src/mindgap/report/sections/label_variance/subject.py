@@ -1,9 +1,8 @@
-"""Where the labels of a subject's train data vary, in the features of its last layer; never a reason to fail.
+"""Where the labels of a subject's training data vary, in the features of its last layer; never a reason to fail.
 
-The plane of two features: local variance on a grid, samples on top, and where the model changes its mind.
+The plane of two features: local variance on a grid, samples on top, and where the model changes its
+mind.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
@@ -11,13 +10,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mindgap.core.checks import generator
-from mindgap.core.errors import InputError, MindgapError
-from mindgap.core.purity import evaluating
-from mindgap.core.split import Inputs
-from mindgap.core.subject import Subject
+from mindgap.core import InputError, Inputs, MindgapError, Subject, evaluating, generator
 from mindgap.data.splits import stratified_split
-from mindgap.ops.images import as_pictures
+from mindgap.ops.images import as_images
 from mindgap.ops.models.head import find_head, head_features, layer_of
 from mindgap.ops.variance.by_k import grid_over, variance_at
 from mindgap.ops.variance.estimator import VarianceWeights
@@ -27,7 +22,7 @@ from mindgap.report.sections.samples import MOST_VALUES, class_name, label, row,
 
 CELLS = 41  # lines each way: fine enough for the eye, and a page stays small
 MOST_POINTS = 1000  # drawn; more would hide the map below them
-MOST_GROUPS = 6  # colours that can be told apart
+MOST_GROUPS = 6  # colors that can be told apart
 DIGITS = 4  # that matter in a drawing
 
 
@@ -73,7 +68,9 @@ def _margins(outputs: Tensor) -> list[Tensor]:
     return list((logits.T - others.amax(2)).unbind(0))
 
 
-def _groups(labels: Tensor, task: Task, say: Callable[[Tensor], str]) -> tuple[Tensor, tuple[str, ...]]:
+def _groups(
+    labels: Tensor, task: Task, say: Callable[[Tensor], str]
+) -> tuple[Tensor, tuple[str, ...]]:
     """The number of every sample's label among all of them and their names; values are their own."""
     if task == "regression":
         return labels.double().reshape(len(labels), -1)[:, 0], ()
@@ -94,7 +91,7 @@ FEWEST = 500  # a sample of fewer shows nothing
 
 
 def variance_of(subject: Subject, count: int) -> Variance:
-    """The weights of the train samples and the ``count`` to look at, or the reason why there are none."""
+    """The weights of the training samples and the ``count`` to look at, or the reason why there are none."""
     try:
         return _measured(subject, count)
     except MindgapError as error:
@@ -102,36 +99,52 @@ def variance_of(subject: Subject, count: int) -> Variance:
     except KeyboardInterrupt:
         return Variance(reason="interrupted")
     except Exception as error:  # a report must not be lost for one of its sections
-        return Variance(reason=f"failed with {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        return Variance(
+            reason=f"failed with {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        )
 
 
 def _measured(subject: Subject, count: int) -> Variance:
     part, index, features, source = _sought(subject)
     labels, task = _labels(part)
-    cloud = Cloud(features, labels, lambda value: _say(part, value), lambda places: _shown(part, places))
+    cloud = Cloud(
+        features, labels, lambda value: _say(part, value), lambda places: _shown(part, places)
+    )
     weigher = VarianceWeights(min(NEIGHBORS, max(2, len(labels) // 4)), task=task)
     weighed = weigh(weigher, features, labels)
     if not bool((weighed.variance > 0).any()):
-        raise InputError(f"The {weigher.k} nearest train samples of every sample carry one label: all weights are 1.")
+        raise InputError(
+            f"The {weigher.k} nearest training samples of every sample carry one label: all "
+            "weights are 1."
+        )
     found = look(cloud, weigher, weighed, count)
     return dataclasses.replace(
         found,
         of=len(subject.train),
         features=source,
-        heaviest=tuple(dataclasses.replace(heavy, index=int(index[heavy.index])) for heavy in found.heaviest),
-        doubtful=tuple(dataclasses.replace(heavy, index=int(index[heavy.index])) for heavy in found.doubtful),
+        heaviest=tuple(
+            dataclasses.replace(heavy, index=int(index[heavy.index])) for heavy in found.heaviest
+        ),
+        doubtful=tuple(
+            dataclasses.replace(heavy, index=int(index[heavy.index])) for heavy in found.doubtful
+        ),
         plane=_plane(part, labels, weighed.weights, weigher),
     )
 
 
 def _sought(subject: Subject) -> tuple[Subject, Tensor, Tensor, str]:
-    """The samples, their places, and the features to seek neighbours in: those of the head, else the inputs."""
+    """The samples, their places, and the features to seek neighbors in: those of the head, else the inputs."""
     try:
         head = find_head(subject)
         index = _sampled(subject, layer_of(subject.model, head).in_features)
         part = _part(subject, index)
         name = f"the last linear layer, {head}" if head else "the model, which is one linear layer"
-        return part, index, head_features(part, "train", head).detach().cpu().flatten(1), f"what enters {name}"
+        return (
+            part,
+            index,
+            head_features(part, "train", head).detach().cpu().flatten(1),
+            f"what enters {name}",
+        )
     except MindgapError:
         index = _sampled(subject, shown_inputs(subject.train.take(torch.arange(1)).inputs).numel())
         part = _part(subject, index)
@@ -144,11 +157,13 @@ def _sampled(subject: Subject, width: int) -> Tensor:
     if len(subject.train) <= most:
         return torch.arange(len(subject.train))
     targets = subject.targets("train").cpu()
-    return stratified_split(targets if subject.task == "classification" else targets.double(), (most,), seed=0)[0]
+    return stratified_split(
+        targets if subject.task == "classification" else targets.double(), (most,), seed=0
+    )[0]
 
 
 def _part(subject: Subject, index: Tensor) -> Subject:
-    """The same model with some of its train data."""
+    """The same model with some of its training data."""
     if len(index) == len(subject.train):
         return subject
     return Subject(
@@ -167,7 +182,8 @@ def _inputs(subject: Subject) -> Tensor:
     values = shown_inputs(inputs)
     if len(inputs) > 1 or (values.ndim == 2 and not values.is_floating_point()):
         raise InputError(
-            "Neighbours must be sought among numbers, got a model without a last linear layer and inputs that are "
+            "Neighbors must be sought among numbers, got a model without a last linear layer and "
+            "inputs that are "
             "tokens or several tensors. End the model with nn.Linear."
         )
     return values.detach().cpu().double().flatten(1)
@@ -190,13 +206,13 @@ def _say(subject: Subject, value: Tensor) -> str:
 def _shown(subject: Subject, places: Tensor) -> list[dict[str, object]]:
     inputs: Inputs = subject.train.take(places).inputs
     values, predictions = shown_inputs(inputs), subject.predictions("train").cpu()
-    pictures = as_pictures(values)
+    images = as_images(values)
     return [
         {
             "prediction": _predicted(subject, predictions[place]),
-            "picture": pictures[k] if pictures else "",
-            "values": () if pictures else row(values[k]),
-            "more": 0 if pictures else max(values[k].numel() - MOST_VALUES, 0),
+            "image": images[k] if images else "",
+            "values": () if images else row(values[k]),
+            "more": 0 if images else max(values[k].numel() - MOST_VALUES, 0),
         }
         for k, place in enumerate(places.tolist())
     ]
@@ -207,16 +223,24 @@ def _predicted(subject: Subject, value: Tensor) -> str:
     return _say(subject, value.reshape(()) if single else value)
 
 
-def _plane(subject: Subject, labels: Tensor, weights: Tensor, weigher: VarianceWeights) -> Plane | None:
+def _plane(
+    subject: Subject, labels: Tensor, weights: Tensor, weigher: VarianceWeights
+) -> Plane | None:
     """The map, if the inputs are points of the plane."""
     few = subject.train.take(torch.arange(1)).inputs
-    if len(few) > 1 or tuple(shown_inputs(few).shape[1:]) != (2,) or not shown_inputs(few).is_floating_point():
+    if (
+        len(few) > 1
+        or tuple(shown_inputs(few).shape[1:]) != (2,)
+        or not shown_inputs(few).is_floating_point()
+    ):
         return None
     inputs = subject.train.take(torch.arange(len(subject.train))).inputs
 
     def outputs(places: Tensor) -> Tensor:
         with evaluating(subject.model):
-            return subject.forward(dict.fromkeys(inputs, places) if isinstance(inputs, dict) else (places,))
+            return subject.forward(
+                dict.fromkeys(inputs, places) if isinstance(inputs, dict) else (places,)
+            )
 
     return plane_of(
         shown_inputs(inputs).detach().cpu(),

@@ -3,8 +3,6 @@
 The pieces that tell where labels vary: plain, and the same after a trip through JSON.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 
@@ -23,10 +21,11 @@ MANY_SUSPECTS = 0.15  # more wrong labels than this are rarer than features that
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Heavy:
-    """One sample around which labels vary, or whose label nearly no neighbour carries (``suspect``).
+    """One sample around which labels vary, or whose label nearly no neighbor carries (``suspect``).
 
-    ``around`` says in words which labels its neighbours carry, ``agreement`` which share of them carries its own
-    (``None`` unless labels are classes). It is shown as a picture, a text or numbers; ``prediction`` is the model's.
+    ``around`` says in words which labels its neighbors carry, ``agreement`` which share of them
+    carries its own (``None`` unless labels are classes). It is shown as a image, a text or numbers;
+    ``prediction`` is the model's.
     """
 
     index: int
@@ -36,7 +35,7 @@ class Heavy:
     agreement: float | None = None
     suspect: bool = False
     prediction: str = ""
-    picture: str = ""
+    image: str = ""
     text: str = ""
     values: tuple[str, ...] = ()
     more: int = 0
@@ -46,9 +45,9 @@ class Heavy:
 class Plane:
     """The local variance over the plane of two features, with samples on top.
 
-    ``variance`` has a row for each of ``y``. ``margins`` are tables of the same shape that are zero on the model's
-    decision boundary: one for two classes, else one a class. ``targets`` number the ``labels``, or are values where
-    there are none.
+    ``variance`` has a row for each of ``y``. ``margins`` are tables of the same shape that are zero
+    on the model's decision boundary: one for two classes, else one a class. ``targets`` number the
+    ``labels``, or are values where there are none.
     """
 
     names: tuple[str, ...]
@@ -66,9 +65,9 @@ class Plane:
 class Variance:
     """Where labels vary: the weights that variance weighting would give, and the samples to look at.
 
-    ``samples`` of ``of`` were weighed, by ``k`` neighbours sought in ``features``. ``edges`` and ``counts`` are the
-    histogram of the weights, ``marked`` the suspects among them. ``classes`` says that labels are classes, not values.
-    ``reason`` says why there is nothing.
+    ``samples`` of ``of`` were weighed, by ``k`` neighbors sought in ``features``. ``edges`` and
+    ``counts`` are the histogram of the weights, ``marked`` the suspects among them. ``classes``
+    says that labels are classes, not values. ``reason`` says why there is nothing.
     """
 
     samples: int = 0
@@ -95,21 +94,21 @@ class Variance:
 
     @property
     def vague(self) -> bool:
-        """Whether so many are suspected that the neighbours cannot know better than the labels."""
+        """Whether so many are suspected that the neighbors cannot know better than the labels."""
         return self.suspects > MANY_SUSPECTS * self.samples
 
     @property
     def suspected(self) -> str:
         """What is odd about a suspect's label."""
         if self.classes:
-            return "a label that at most a tenth of the neighbours carry"
+            return "a label that at most a tenth of the neighbors carry"
         return "a value that lies more than five standard deviations from those around"
 
 
 BINS = 30
-MOST = 24  # pictures that a page may carry for this
+MOST = 24  # images that a page may carry for this
 MOST_SUSPECTS = 8  # of them
-MOST_LABELS = 4  # kinds of labels told of a neighbourhood
+MOST_LABELS = 4  # kinds of labels told of a neighborhood
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,10 +124,10 @@ class Weighed:
 
 @dataclasses.dataclass(frozen=True)
 class Cloud:
-    """Samples to weigh: what neighbours are sought in, labels, and how to tell of them.
+    """Samples to weigh: what neighbors are sought in, labels, and how to tell of them.
 
-    ``say`` puts a label in words; ``show`` fills in what else is known of the samples at some places (a picture, a
-    text, numbers, a prediction), one dict of fields of :class:`Heavy` each.
+    ``say`` puts a label in words; ``show`` fills in what else is known of the samples at some
+    places (a image, a text, numbers, a prediction), one dict of fields of :class:`Heavy` each.
     """
 
     features: Tensor
@@ -142,7 +141,9 @@ def weigh(weigher: VarianceWeights, features: Tensor, labels: Tensor) -> Weighed
     noise = "mark" if weigher.noise == "keep" else weigher.noise
     fitted = VarianceWeights(**{**weigher.get_params(), "noise": noise}).fit(features, labels)
     assert fitted.suspects_ is not None
-    weights, variance, suspects = map(torch.from_numpy, (fitted.weights_, fitted.variance_, fitted.suspects_))
+    weights, variance, suspects = map(
+        torch.from_numpy, (fitted.weights_, fitted.variance_, fitted.suspects_)
+    )
     return Weighed(weights, variance, suspects, fitted.method_, fitted.recall_)
 
 
@@ -168,7 +169,7 @@ def look(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, count: int = 
 
 
 def _chosen(weighed: Weighed, count: int) -> tuple[Tensor, Tensor]:
-    """The heaviest, and of the suspects those whose neighbours are most at one; ties in the samples' order."""
+    """The heaviest, and of the suspects those whose neighbors are most at one; ties in the samples' order."""
     order = weighed.weights.argsort(descending=True, stable=True)
     order = order[weighed.variance[order] > 0]
     calm = weighed.variance.argsort(stable=True)
@@ -190,14 +191,18 @@ def _rows(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, chosen: Tens
     classes = is_classes(cloud.labels, weigher.task)
     rows = []
     shown = cloud.show(chosen) if len(chosen) else []
-    for place, fields, near in zip(chosen.tolist(), shown, _around(cloud, weigher, chosen), strict=True):
+    for place, fields, near in zip(
+        chosen.tolist(), shown, _around(cloud, weigher, chosen), strict=True
+    ):
         own, others = cloud.labels[place], cloud.labels[near]
         known = {
             "index": place,
             "weight": float(weighed.weights[place]),
             "target": cloud.say(own),
             "around": _told(others, weigher.task == "regression", cloud.say),
-            "agreement": float((others == own).double().mean()) if classes and len(others) else None,
+            "agreement": float((others == own).double().mean())
+            if classes and len(others)
+            else None,
             "suspect": bool(weighed.suspects[place]),
         }
         rows.append(Heavy(**{**known, **fields}))
@@ -205,10 +210,12 @@ def _rows(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, chosen: Tens
 
 
 def _around(cloud: Cloud, weigher: VarianceWeights, chosen: Tensor) -> list[Tensor]:
-    """The neighbours of the chosen samples, themselves aside; ties at the k-th distance are all listed."""
+    """The neighbors of the chosen samples, themselves aside; ties at the k-th distance are all listed."""
     if not len(chosen):
         return []
-    points = as_points(cloud.features, cloud.labels, metric=weigher.metric, standardize=weigher.standardize)
+    points = as_points(
+        cloud.features, cloud.labels, metric=weigher.metric, standardize=weigher.standardize
+    )
     wanted, found = points.table.owner[chosen], dict[int, Tensor]()
     for near in Search(points, weigher.k, "exact").blocks(wanted.unique()):
         for k, point in enumerate(near.rows.tolist()):
@@ -219,12 +226,18 @@ def _around(cloud: Cloud, weigher: VarianceWeights, chosen: Tensor) -> list[Tens
 
 
 def _told(labels: Tensor, values: bool, say: Callable[[Tensor], str]) -> str:
-    """The neighbours' labels in words: how many of which, or mean and range."""
+    """The neighbors' labels in words: how many of which, or mean and range."""
     if values and labels[:1].numel() == 1:
         numbers = labels.double()
-        ends = [wording.number(float(end)) for end in (numbers.mean(), numbers.min(), numbers.max())]
+        ends = [
+            wording.number(float(end)) for end in (numbers.mean(), numbers.min(), numbers.max())
+        ]
         return f"mean {ends[0]}, from {ends[1]} to {ends[2]}"
     kinds, counts = labels.unique(dim=0, return_counts=True)
     first = counts.argsort(descending=True, stable=True)[:MOST_LABELS]
-    more = [f"others{wording.SPACE}({len(labels) - int(counts[first].sum())})"] if len(kinds) > MOST_LABELS else []
+    more = (
+        [f"others{wording.SPACE}({len(labels) - int(counts[first].sum())})"]
+        if len(kinds) > MOST_LABELS
+        else []
+    )
     return ", ".join([*(f"{say(kinds[k])}{wording.SPACE}({int(counts[k])})" for k in first), *more])

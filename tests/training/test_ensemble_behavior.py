@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mindgap.core.errors import InputError
 from mindgap.core.recipe import Recipe
-from mindgap.core.remedy import Moment, Remedy
+from mindgap.core.remedy import Remedy, TrainingState
 from mindgap.core.spec import REGISTRY
 from mindgap.nets import MLP
 from mindgap.remedies import Dropout, EarlyStopping, GradientClipping, WeightDecay
@@ -29,20 +29,35 @@ CLASSES = torch.randint(0, 3, (20,), generator=RANDOM)
 
 
 def regression(**changes: object) -> Recipe:
-    settings = {"optimizer": "sgd", "learning_rate": 0.05, "epochs": 4, "batch_size": 6, "loss": "mse", **changes}
-    return Recipe(**{"model": lambda: MLP((3, 5, 1), "tanh"), "train": (INPUTS, VALUES), **settings})
+    settings = {
+        "optimizer": "sgd",
+        "learning_rate": 0.05,
+        "epochs": 4,
+        "batch_size": 6,
+        "loss": "mse",
+        **changes,
+    }
+    return Recipe(
+        **{"model": lambda: MLP((3, 5, 1), "tanh"), "train": (INPUTS, VALUES), **settings}
+    )
 
 
 def classification(**changes: object) -> Recipe:
     data = {"train": (INPUTS, CLASSES), "test": (INPUTS[:7], CLASSES[:7])}
-    return Recipe(**{"model": lambda: MLP((3, 5, 3)), **data, "epochs": 3, "batch_size": 6, **changes})
+    return Recipe(
+        **{"model": lambda: MLP((3, 5, 3)), **data, "epochs": 3, "batch_size": 6, **changes}
+    )
 
 
 def same(left: Fitted, right: Fitted, tolerance: float = 1e-4) -> bool:
     one, two = (nn.utils.parameters_to_vector(f.model.parameters()).detach() for f in (left, right))
     near = bool((one - two).norm() <= tolerance * two.norm())
     began = all(torch.equal(value, right.initial[name]) for name, value in left.initial.items())
-    return near and began and (left.epochs, left.stopped, left.seed) == (right.epochs, right.stopped, right.seed)
+    return (
+        near
+        and began
+        and (left.epochs, left.stopped, left.seed) == (right.epochs, right.stopped, right.seed)
+    )
 
 
 def close_curves(left: Fitted, right: Fitted) -> bool:
@@ -61,12 +76,12 @@ class Halved(Remedy):
 
 
 class Watched(Remedy):
-    """A remedy with a seam that nothing vectorises."""
+    """A remedy with a hook that nothing vectorizes."""
 
     strength = "share"
     share: float = 0.5
 
-    def penalty(self, moment: Moment, output: Tensor, target: Tensor) -> Tensor:
+    def penalty(self, state: TrainingState, output: Tensor, target: Tensor) -> Tensor:
         return self.share * output.square().mean()
 
 
@@ -112,11 +127,18 @@ def test_a_model_ends_in_evaluation_mode_and_can_be_examined() -> None:
 
 @pytest.mark.parametrize("batch_size", [6, 64])
 @pytest.mark.parametrize("model", [None, lambda: nn.Linear(3, 1)], ids=["dense", "linear"])
-def test_a_diverging_member_harms_no_other(batch_size: int, model: Callable[[], nn.Module] | None) -> None:
-    recipe = regression(epochs=300, batch_size=batch_size, **({} if model is None else {"model": model}))
+def test_a_diverging_member_harms_no_other(
+    batch_size: int, model: Callable[[], nn.Module] | None
+) -> None:
+    recipe = regression(
+        epochs=300, batch_size=batch_size, **({} if model is None else {"model": model})
+    )
     rates = [0.02, 60.0, 0.03]
     members = ensemble(recipe, SEEDS, learning_rates=rates)
-    plain = [fit(recipe.replace(learning_rate=r), seed=s, evaluate_every=0) for r, s in zip(rates, SEEDS, strict=True)]
+    plain = [
+        fit(recipe.replace(learning_rate=r), seed=s, evaluate_every=0)
+        for r, s in zip(rates, SEEDS, strict=True)
+    ]
     assert [member.diverged for member in members] == [False, plain[1].diverged, False]
     assert same(members[0], plain[0])
     assert same(members[2], plain[2])
@@ -128,7 +150,9 @@ def test_a_diverging_member_harms_no_other(batch_size: int, model: Callable[[], 
 
 def test_the_linear_case_above_does_diverge() -> None:
     recipe = regression(epochs=300, batch_size=64, model=lambda: nn.Linear(3, 1))
-    assert ensemble(recipe, [0], learning_rates=[60.0])[0].stopped.startswith("diverged: the loss became")
+    assert ensemble(recipe, [0], learning_rates=[60.0])[0].stopped.startswith(
+        "diverged: the loss became"
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,9 +161,11 @@ def test_the_linear_case_above_does_diverge() -> None:
         ((EarlyStopping(patience=2),), "early-stopping"),
         ((Watched(),), "penalty"),
     ],
-    ids=["early stopping", "unknown seam"],
+    ids=["early stopping", "unknown hook"],
 )
-def test_remedies_that_do_not_vectorise_fall_back_to_fit(remedies: tuple[Remedy, ...], reason: str) -> None:
+def test_remedies_that_do_not_vectorize_fall_back_to_fit(
+    remedies: tuple[Remedy, ...], reason: str
+) -> None:
     with pytest.warns(SequentialNotice, match=reason):
         members = ensemble(regression(), SEEDS, remedies=remedies)
     plain = [fit(regression(), remedies, seed=seed, evaluate_every=0) for seed in SEEDS]
@@ -154,11 +180,16 @@ def test_remedies_that_do_not_vectorise_fall_back_to_fit(remedies: tuple[Remedy,
         ({"validation": 0.2}, "validation"),
         ({"optimizer": lambda p: torch.optim.Adadelta(p)}, "Adadelta"),
         ({"optimizer": lambda p: torch.optim.Adam(p, amsgrad=True)}, "amsgrad"),
-        ({"schedule": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=9)}, "more than the step size"),
+        (
+            {"schedule": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=9)},
+            "more than the step size",
+        ),
     ],
     ids=["batch norm", "control flow", "validation", "optimizer", "option", "schedule"],
 )
-def test_recipes_that_do_not_vectorise_fall_back_to_fit(changes: dict[str, object], reason: str) -> None:
+def test_recipes_that_do_not_vectorize_fall_back_to_fit(
+    changes: dict[str, object], reason: str
+) -> None:
     recipe = regression(momentum=0.5, **changes)
     with pytest.warns(SequentialNotice, match=reason):
         members = ensemble(recipe, SEEDS)
@@ -179,7 +210,7 @@ def test_recipes_that_do_not_vectorise_fall_back_to_fit(changes: dict[str, objec
     ],
     ids=["clip", "decay", "coupled decay and clip", "prepare only", "off"],
 )
-def test_remedies_that_vectorise(
+def test_remedies_that_vectorize(
     remedies: tuple[Remedy, ...], model: Callable[[], nn.Module] | None, batch_size: int
 ) -> None:
     recipe = regression(batch_size=batch_size, **({} if model is None else {"model": model}))
@@ -189,15 +220,24 @@ def test_remedies_that_vectorise(
 
 
 def test_each_member_may_have_its_own_remedies() -> None:
-    lists = [(GradientClipping(max_norm=0.1),), (GradientClipping(max_norm=0.3),), (WeightDecay(decay=0.2),)]
+    lists = [
+        (GradientClipping(max_norm=0.1),),
+        (GradientClipping(max_norm=0.3),),
+        (WeightDecay(decay=0.2),),
+    ]
     members = ensemble(regression(), SEEDS, remedies=lists, learning_rates=[0.1, 0.2, 0.3])
     for member, own, rate, seed in zip(members, lists, (0.1, 0.2, 0.3), SEEDS, strict=True):
         assert same(member, fit(regression(learning_rate=rate), own, seed=seed))
 
 
-@pytest.mark.parametrize("model", [lambda: MLP((3, 200, 1), "tanh"), lambda: MLP((3, 200, 1), "tanh", norm="layer")])
+@pytest.mark.parametrize(
+    "model", [lambda: MLP((3, 200, 1), "tanh"), lambda: MLP((3, 200, 1), "tanh", norm="layer")]
+)
 def test_dropout_is_right_on_average(model: Callable[[], nn.Module]) -> None:
-    recipe, remedies = regression(model=model, epochs=1, batch_size=64, learning_rate=0.1), (Dropout(rate=0.5),)
+    recipe, remedies = (
+        regression(model=model, epochs=1, batch_size=64, learning_rate=0.1),
+        (Dropout(rate=0.5),),
+    )
     members = ensemble(recipe, range(60), remedies=remedies)
     assert not any(module._forward_pre_hooks for module in members[0].model.modules())
     plain = [fit(recipe, remedies, seed=seed, evaluate_every=0) for seed in range(60)]
@@ -206,12 +246,19 @@ def test_dropout_is_right_on_average(model: Callable[[], nn.Module]) -> None:
     error = (steps[0].var(0) / 60 + steps[1].var(0) / 60).sqrt()
     distance = (steps[0].mean(0) - steps[1].mean(0)).abs() / error.clamp_min(1e-9)
     assert distance.mean() < 1.2
-    losses = [torch.tensor([f.history[0]["running_loss"] for f in found]) for found in (members, plain)]
+    losses = [
+        torch.tensor([f.history[0]["running_loss"] for f in found]) for found in (members, plain)
+    ]
     assert losses[0].mean() == pytest.approx(float(losses[1].mean()), rel=0.1)
 
 
 def _step(fitted: Fitted) -> Tensor:
-    return torch.cat([(value - fitted.initial[name]).flatten() for name, value in fitted.model.state_dict().items()])
+    return torch.cat(
+        [
+            (value - fitted.initial[name]).flatten()
+            for name, value in fitted.model.state_dict().items()
+        ]
+    )
 
 
 def test_schedules_and_optimizers_of_the_users_own() -> None:
@@ -240,7 +287,9 @@ def test_several_inputs_by_name() -> None:
             return self.layer(left * right)
 
     recipe = regression(model=Pair, train={"left": INPUTS, "right": INPUTS.cos(), "labels": VALUES})
-    assert all(same(m, fit(recipe, seed=s)) for m, s in zip(ensemble(recipe, SEEDS), SEEDS, strict=True))
+    assert all(
+        same(m, fit(recipe, seed=s)) for m, s in zip(ensemble(recipe, SEEDS), SEEDS, strict=True)
+    )
 
 
 def test_nothing_of_the_users_is_changed() -> None:
