@@ -22,10 +22,10 @@ lazy(
         "purity": "evaluating seeded",
         "recipe": "Recipe",
         "references": "reference",
-        "registry": "FAMILIES catalog find",
+        "registry": "FAMILIES catalog find functions",
         "remedy": "TrainingState Remedy",
         "result": "Interval Result",
-        "spec": "Spec option",
+        "spec": "Spec implements option",
         "split": "Batch Inputs Split as_split as_tensor check_finite part",
         "stats": "Nested Paired binomial_tail_inverse holm kl_inverse mean_interval paired "
         "paired_nested proportion_interval spearman standard_error",

@@ -37,11 +37,13 @@ from mindgap.core.references import reference as reference
 from mindgap.core.registry import FAMILIES as FAMILIES
 from mindgap.core.registry import catalog as catalog
 from mindgap.core.registry import find as find
+from mindgap.core.registry import functions as functions
 from mindgap.core.remedy import Remedy as Remedy
 from mindgap.core.remedy import TrainingState as TrainingState
 from mindgap.core.result import Interval as Interval
 from mindgap.core.result import Result as Result
 from mindgap.core.spec import Spec as Spec
+from mindgap.core.spec import implements as implements
 from mindgap.core.spec import option as option
 from mindgap.core.split import Batch as Batch
 from mindgap.core.split import Inputs as Inputs

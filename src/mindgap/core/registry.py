@@ -7,7 +7,7 @@ import warnings
 from importlib import metadata
 
 from mindgap.core.errors import unknown_name
-from mindgap.core.spec import REGISTRY, Spec
+from mindgap.core.spec import FUNCTIONS, REGISTRY, Function, Spec
 
 ENTRY_POINTS = "mindgap.specs"
 FAMILIES = {
@@ -16,6 +16,7 @@ FAMILIES = {
     "remedy": "mindgap.remedies",
     "study": "mindgap.studies",
 }
+HOMES_OF_FUNCTIONS = ("mindgap.ops", "mindgap.sampling", "mindgap.training", "mindgap.jobs")
 
 
 def walk(name: str) -> None:
@@ -61,6 +62,14 @@ def catalog(family: str | None = None) -> dict[str, type[Spec]]:
         load_family(name)
     load_plugins()
     return {name: cls for shelf in wanted for name, cls in sorted(REGISTRY.get(shelf, {}).items())}
+
+
+@functools.cache
+def functions() -> dict[str, Function]:
+    """List what ``@implements`` marked: functions and classes for methods that are no spec, by name."""
+    for home in HOMES_OF_FUNCTIONS:
+        walk(home)
+    return dict(sorted(FUNCTIONS.items()))
 
 
 def find(name: str, family: str | None = None) -> type[Spec]:

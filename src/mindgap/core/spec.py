@@ -14,7 +14,8 @@ import inspect
 import json
 import math
 import re
-from typing import Any, ClassVar, Self, dataclass_transform
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from mindgap.core.errors import InputError
 
@@ -98,7 +99,7 @@ class Words:
     assumes: str
 
 
-def words_of(cls: type) -> Words:
+def words_of(cls: Any) -> Words:
     """Parse ``Formula:``, ``Reading:`` and ``Assumes:`` paragraphs out of a docstring."""
     text = inspect.cleandoc(cls.__doc__ or "").split("\n>>>")[0]
     paragraphs = [" ".join(block.split()) for block in re.split(r"\n\s*\n", text)]
@@ -195,3 +196,44 @@ def _register(cls: type[Spec]) -> None:
             f"Two {cls.family}s are called {cls.name!r}: {known.__module__} and {cls.__module__}."
         )
     shelf[cls.name] = cls
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Function:
+    """A public function or class that implements methods and is no spec: found by name like one."""
+
+    name: str
+    call: Any
+    method: tuple[str, ...]
+    cites: tuple[str, ...]
+    family: ClassVar[str] = "function"
+
+    def words(self) -> Words:
+        """What the docstring says."""
+        return words_of(self.call)
+
+
+FUNCTIONS: dict[str, Function] = {}
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+def implements(*method: str, cites: tuple[str, ...]) -> Callable[[T], T]:
+    """Let ``mindgap list`` and ``mindgap explain`` find a function or class under its name.
+
+    Args:
+        *method: Its ids in the list of methods.
+        cites: Keys of references.bib.
+
+    >>> @implements("V4", cites=("novello2020variance",))
+    ... def some_variance() -> float:
+    ...     return 0.0
+    >>> FUNCTIONS.pop("some-variance").method
+    ('V4',)
+    """
+
+    def register(call: T) -> T:
+        name = kebab(call.__name__).replace("_", "-")
+        FUNCTIONS[name] = Function(name=name, call=call, method=method, cites=cites)
+        return call
+
+    return register

@@ -56,7 +56,7 @@ class FlatLoss:
     def outputs(self, place: Tensor, inputs: Inputs) -> Tensor:
         """The model's outputs with these weights."""
 
-        def answer(*given, **named):
+        def answer(*given: Tensor, **named: Tensor) -> Any:
             return functional_call(self.model, self.weights(place), given, named)
 
         return call(cast("nn.Module", answer), inputs, place)
