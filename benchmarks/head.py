@@ -65,7 +65,7 @@ def main() -> None:
                 cpu,
                 wall,
                 60,
-                steepness=found.steepness,
+                gradient_norm=found.gradient_norm,
             )
         ]
         search, cpu, wall = timing.timed(lambda: search_head(subject))

@@ -17,7 +17,9 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "mathml",
+    "api",
     "catalog",
+    "figures",
     "snippets",
 ]
 exclude_patterns = ["_build", "results", "catalog/parts"]

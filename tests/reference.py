@@ -237,6 +237,46 @@ def pacgen_null(subject: Subject) -> float:
     )
 
 
+def worst_class_error(subject: Subject) -> float:
+    wrong = sample_errors(subject, "test")
+    targets = subject.test.targets.numpy()
+    return max(float(wrong[targets == c].mean()) for c in set(targets.tolist()))
+
+
+def train_test_overlap(subject: Subject) -> float:
+    """Every test sample against every training sample, number by number."""
+
+    def told(split: object, place: int) -> list[list[float]]:
+        batch = split.take(torch.tensor([place]))
+        given = list(batch.inputs.values() if isinstance(batch.inputs, dict) else batch.inputs)
+        return [part.double().flatten().tolist() for part in (*given, batch.target)]
+
+    known = [told(subject.train, place) for place in range(len(subject.train))]
+    asked = [told(subject.test, place) for place in range(len(subject.test))]
+    return sum(sample in known for sample in asked) / len(asked)
+
+
+def local_label_variance(subject: Subject) -> float:
+    """Every pair of samples, in what enters the last linear layer."""
+    seen: list[np.ndarray] = []
+    last = [module for module in subject.model.modules() if isinstance(module, nn.Linear)][-1]
+    hook = last.register_forward_pre_hook(
+        lambda _, entered: seen.append(entered[0].detach().double().numpy()[0])
+    )
+    outputs(subject, "train")
+    hook.remove()
+    features = np.array(seen)
+    targets = subject.train.targets.numpy()
+    if subject.task == "classification":
+        targets = np.eye(targets.max() + 1)[targets]
+    targets = targets.reshape(len(targets), -1)
+    k, total = min(20, len(targets) // 4), 0.0
+    for place in range(len(targets)):
+        near = np.argsort(((features - features[place]) ** 2).sum(1))[:k]
+        total += targets[near].var(0, ddof=1).sum()
+    return total / len(targets)
+
+
 REFERENCES: dict[str, Callable[[Subject], float]] = {
     "gap": gap,
     "training-loss": lambda subject: float(sample_losses(subject, "train").mean()),
@@ -246,6 +286,10 @@ REFERENCES: dict[str, Callable[[Subject], float]] = {
         np.linalg.norm(weights(s) - initial_weights(s))
     ),
     "margin": margin,
+    "hardest-samples": lambda subject: float(sample_losses(subject, "test").max()),
+    "local-label-variance": local_label_variance,
+    "train-test-overlap": train_test_overlap,
+    "worst-class-error": worst_class_error,
     "pacgen": pacgen,
     "pacgen-null": pacgen_null,
     "slope-in-cells": slope_in_cells,

@@ -245,7 +245,7 @@ class Bomb:
 
 def damaged_checkpoints(folder: Path) -> dict[str, bytes]:
     whole = io.BytesIO()
-    torch.save({"format": "mindgap-checkpoint-1", "weights": torch.ones(1000)}, whole)
+    torch.save({"format": "mindgap-checkpoint-2", "weights": torch.ones(1000)}, whole)
     foreign = io.BytesIO()
     torch.save(torch.nn.Linear(2, 2).state_dict(), foreign)
     return {
@@ -260,7 +260,7 @@ def damaged_checkpoints(folder: Path) -> dict[str, bytes]:
 
 def bomb_archive(mark: Path) -> bytes:
     file = io.BytesIO()
-    torch.save({"format": "mindgap-checkpoint-1", "model": Bomb(mark)}, file)
+    torch.save({"format": "mindgap-checkpoint-2", "model": Bomb(mark)}, file)
     return file.getvalue()
 
 
@@ -343,5 +343,5 @@ def test_weights_of_a_bad_file(
         "no labels": "Rename the arrays",
         "lengths": "4",
     }
-    assert expected.get(kind, "The data must be") in complaint(capsys, "weights", str(path), "-q")
+    assert expected.get(kind, "The data must be") in complaint(capsys, "weigh", str(path), "-q")
     assert not (tmp_path / "exploded").exists()

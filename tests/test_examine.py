@@ -189,4 +189,6 @@ def test_the_same_twice(subject):
     assert [card.result.value for card in first.cards] == [
         card.result.value for card in second.cards
     ]
-    assert first.samples == second.samples
+    assert [card.result.charts for card in first.cards] == [
+        card.result.charts for card in second.cards
+    ]

@@ -1,4 +1,4 @@
-"""Write what is derived from the code: the stubs of the lazy packages.
+"""Write what is derived from the code: stubs of lazy packages, the "where" column of FEATURES.md.
 
 Run ``make generate`` after adding, moving or renaming a file; a test compares what is there with
 what this writes.

@@ -1,44 +1,58 @@
-"""Writes ``docs/catalog`` when a build starts: one page per spec, from the registry. No list is kept by hand."""
+"""Writes ``docs/catalog`` when a build starts: a page per entry, from the registry."""
 
 import hashlib
+import importlib
+import inspect
+import itertools
 import shutil
 from pathlib import Path
 
+import api
+import data_sets
 import parts
+from entry_page import implementation, linked, page, written
+from figures import chart_section
 from markup import join, table, toctree
-from spec_page import linked, page
 
 import mindgap
+from mindgap.core import FAMILIES, Table
 from mindgap.core.references import bibliography
-from mindgap.core.registry import FAMILIES, catalog
+from mindgap.jobs.explain import entries
+from mindgap.report.wording import title
 from mindgap.runs import load_results, results_page
 
 ABOUT = {
     "measure": (
         "Measures",
-        "A measure is a number that says something about generalization. It comes with a status, "
-        "its cost and where "
-        "it came from, and it leaves the model as it was.",
+        "A measure is a number that says something about generalization. Its result carries a "
+        "status, its cost and its provenance. Measuring leaves the model as it was.",
     ),
     "bound": (
         "Bounds",
-        "A bound is a theorem with all its constants: with probability at least 1 − delta the "
-        "risk is below what was "
-        "seen plus the price of generalizing. A result says whether the assumptions hold "
-        "(*valid*) and whether it says "
-        "more than the worst case would (*vacuous*).",
+        "A bound is a theorem with all its constants: with probability at least 1 − delta, the "
+        "risk is at most the empirical risk plus a complexity term. A result says whether the "
+        "assumptions hold (*valid*) and whether it says no more than the worst case (*vacuous*).",
     ),
     "remedy": (
         "Remedies",
-        "A remedy changes training. At zero strength it is plain training, bit for bit, so that "
-        "what you compare "
-        "differs in nothing else.",
+        "A remedy changes training. At zero strength it is exactly plain training, so that a "
+        "comparison differs in nothing else.",
     ),
     "study": (
         "Studies",
-        "A study is a table or a figure of a paper, or an experiment, cut into trials that can be "
-        "run anywhere, "
-        "killed and resumed.",
+        "A study is a table or a figure of a paper, or an experiment of our own. It is divided "
+        "into trials, which can run anywhere and can be interrupted and resumed.",
+    ),
+    "dataset": (
+        "Data sets",
+        "A data set is a function that returns training and test data. `mindgap.data.load(name)` "
+        "calls it, and `mindgap train --data name` trains on it. [](../data.md) says where mindgap "
+        "looks for files.",
+    ),
+    "function": (
+        "Functions",
+        "These functions and classes implement methods that are neither a measure nor a bound, "
+        "remedy or study. Measures and remedies build on many of them.",
     ),
 }
 LETTERS = {
@@ -52,32 +66,32 @@ LETTERS = {
 
 
 def pages(folder):
-    """Every generated page: path below ``docs/catalog`` to text. ``folder`` is the documentation's."""
+    """Write every generated page: path below ``docs/catalog`` to text.
+
+    Args:
+        folder: The folder of the documentation.
+    """
     results = Path(folder) / "results"
     return {
         "index.md": _index(),
         "bibliography.md": _bibliography(),
-        **{f"{plural(family)}.md": _family(family) for family in FAMILIES},
-        **{
-            f"{family}/{name}.md": page(cls)
-            for family in FAMILIES
-            for name, cls in catalog(family).items()
-        },
+        **{f"{plural(family)}.md": _family(family) for family in ABOUT},
+        **{f"{entry.family}/{entry.name}.md": page(entry) for entry in entries()},
         **_results(results),
+        "parts/api.md": api.page(),
         "parts/command-line.md": parts.command_line(),
-        "parts/public-names.md": parts.public_names(),
-        "parts/data-sets.md": parts.data_sets(),
+        "parts/data-sets.md": data_sets.summary(),
         "parts/benchmarks.md": parts.benchmarks(results / "benchmarks"),
     }
 
 
 def plural(family):
-    """The room's last name: measures, bounds, remedies, studies."""
-    return FAMILIES[family].rpartition(".")[2]
+    """Name the page of a family: measures, bounds, remedies, studies, datasets, functions."""
+    return FAMILIES[family].rpartition(".")[2] if family in FAMILIES else f"{family}s"
 
 
 def write(folder):
-    """Write what changed, so that Sphinx reads only that again, and remove what is gone."""
+    """Write the pages that changed, so that Sphinx reads no others, and remove stale ones."""
     target = Path(folder) / "catalog"
     wanted = pages(folder)
     for path in sorted(target.rglob("*"), reverse=True):
@@ -93,57 +107,73 @@ def write(folder):
 
 
 def _index():
-    rows = [
-        (f"[{ABOUT[family][0]}]({plural(family)}.md)", len(catalog(family))) for family in FAMILIES
-    ]
+    rows = [(f"[{ABOUT[name][0]}]({plural(name)}.md)", len(entries(name))) for name in ABOUT]
     ids = [(f"`{letter}`", meaning) for letter, meaning in LETTERS.items()]
     return join(
         "# The catalog",
-        "Everything that mindgap can compute, prove, change or reproduce, with formula, reading, "
-        "assumptions, settings "
-        "and references. These pages are written from the classes themselves; plug-ins that are "
-        "installed when the "
-        "pages are built appear too.",
+        "Everything that mindgap can compute, prove, change or reproduce, with formula, meaning, "
+        "assumptions, settings and references. These pages are generated from the code. Plug-ins "
+        "that are installed when the pages are built appear too.",
         table(("family", "entries"), rows),
-        "An entry carries the ids of the methods it implements. The letter says where a method "
+        "An entry shows the ids of the methods that it implements. The letter says where a method "
         "comes from:",
         table(("id", "from work on"), ids),
-        toctree([*map(plural, FAMILIES), "bibliography"]),
+        toctree([*map(plural, ABOUT), "bibliography"]),
     )
 
 
 def _family(family):
     heading, about = ABOUT[family]
-    known = catalog(family)
+    known = entries(family)
+    topics = itertools.groupby(known, key=lambda entry: entry.topic)
+    sections = [part for topic, group in topics for part in _topic(topic, list(group))]
+    names = sorted(entry.name for entry in known)
+    return join(f"# {heading}", about, *sections, toctree([f"{family}/{name}" for name in names]))
+
+
+def _topic(topic, group):
+    """The entries of one folder, with its name and sentence unless it is the family's own."""
+    papers = any(entry.cites for entry in group)
     rows = [
-        (f"[{name}]({family}/{name}.md)", ", ".join(cls.method), cls.words().summary)
-        for name, cls in known.items()
+        (_link(entry), *(_papers(entry) if papers else ()), entry.words.summary) for entry in group
     ]
-    listed = table(("name", "methods", "what it is"), rows) if rows else "There is none yet."
-    return join(
-        f"# {heading}",
-        about,
-        listed,
-        toctree([f"{family}/{name}" for name in known]) if known else "",
-    )
+    listed = table(("name", *(["paper"] if papers else []), "what it is"), rows)
+    if not topic:
+        return [listed]
+    words = " ".join(written(implementation(entry)) for entry in group)
+    return [f"## {title(topic, words)}", _sentence(group[0]), listed]
+
+
+def _link(entry):
+    return f"[{entry.name}]({entry.family}/{entry.name}.md)"
+
+
+def _papers(entry):
+    return [entry.citations[0] if entry.cites else ""]
+
+
+def _sentence(entry):
+    """What an entry's folder says of itself."""
+    module = inspect.getmodule(implementation(entry))
+    package = importlib.import_module(module.__name__.rpartition(".")[0] or module.__name__)
+    return " ".join((package.__doc__ or "").split("\n\n")[0].split())
 
 
 def _bibliography():
-    users = {key: [cls for cls in catalog().values() if key in cls.cites] for key in bibliography()}
-    return join("# References", *(_entry(key, users[key]) for key in sorted(bibliography())))
+    users = {key: [entry for entry in entries() if key in entry.cites] for key in bibliography()}
+    return join("# References", *(_reference(key, users[key]) for key in sorted(bibliography())))
 
 
-def _entry(key, users):
-    used = ", ".join(f"[{cls.name}]({cls.family}/{cls.name}.md)" for cls in users)
+def _reference(key, users):
+    used = ", ".join(map(_link, users))
     return f"(ref-{key})=\n**{key}** {linked(key)}" + (f"  \nUsed by {used}." if used else "")
 
 
 def _results(folder):
     found = {path.stem: path for path in sorted(folder.glob("*.json"))} if folder.is_dir() else {}
     text = (
-        "Studies that were run, with their tables, costs and versions. Every number comes from a "
-        "file in "
-        "`docs/results`, and `make reproduce` computes them anew."
+        "Results of studies, with tables, costs and versions. Every number comes from a file in "
+        "`docs/results`. `make reproduce` runs the studies from scratch."
     )
     none = "There are no saved results in this copy yet; `make reproduce` makes them."
     listed = toctree([f"results/{name}" for name in found]) if found else ""
@@ -155,14 +185,15 @@ def _results(folder):
 
 
 def _result(path):
-    charts = (
-        f"`mindgap report docs/results/{path.name} -o page.html` draws the charts of this table."
+    results = load_results(path)
+    whole = f"`mindgap report docs/results/{path.name} -o page.html` makes a page of this study."
+    return join(
+        results_page(results).rstrip(), chart_section(Table.from_dict(results["table"])), whole
     )
-    return join(results_page(load_results(path)).rstrip(), charts)
 
 
 def digest():
-    """Changes with the package and with the code that writes these pages: then every page is read again."""
+    """Hash the package and this extension: when either changes, Sphinx reads every page again."""
     files = [*Path(mindgap.__file__).parent.rglob("*.py"), *Path(__file__).parent.glob("*.py")]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
 

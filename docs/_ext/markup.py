@@ -2,26 +2,26 @@
 
 
 def cell(value):
-    """Text that cannot break out of a table."""
+    """Write text so that it cannot break out of a table."""
     return " ".join(str(value).split()).replace("|", "\\|")
 
 
 def table(columns, rows):
-    """A Markdown table."""
+    """Write a Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(map(cell, line)) + " |" for line in lines)
 
 
 def fence(text, language="text"):
-    """A block of code that may itself hold fences of three ticks."""
+    """Write a block of code that may itself contain fences of three ticks."""
     return f"````{language}\n{text.rstrip()}\n````"
 
 
 def toctree(entries):
-    """Pages that the sidebar shows and this page does not."""
+    """List pages in the sidebar without showing them on the page."""
     return "\n".join(["```{toctree}", ":hidden:", "", *entries, "```"])
 
 
 def join(*parts):
-    """A page of paragraphs."""
+    """Join paragraphs, without the empty ones, to a page."""
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -6,7 +6,7 @@ from mindgap.report.html import mathml as convert
 
 
 def mathml(latex, display="block"):
-    """A formula as a ``<math>`` element; LaTeX that cannot be converted ends the build."""
+    """Convert a formula to a ``<math>`` element; LaTeX that cannot be converted ends the build."""
     found = convert(latex, display)
     if not found.startswith("<math"):
         raise ValueError(f"The formula must be LaTeX that latex2mathml knows, got: {latex}")

@@ -1,36 +1,23 @@
-"""Parts of hand-written pages that are taken from the package: options, names, data sets, benchmarks."""
+"""Parts of hand-written pages that come from elsewhere: help of commands, saved benchmarks."""
 
 import contextlib
-import functools
-import importlib
-import inspect
 import json
 import os
-import urllib.parse
 from pathlib import Path
 
 from markup import fence, join, table
 
-import mindgap
 from mindgap.cli import parser as cli
-from mindgap.data.catalog import loaders
-from mindgap.data.download import Remote
 
 WIDTH = "96"
 
 
 def command_line():
-    """The help of the program and of every command, as it prints it itself."""
+    """Show the help of the program and of every command, as it is printed."""
     with _columns(WIDTH):
         own = fence(cli.build().format_help())
-        return join(own, *(f"## {name}\n\n{fence(_help(name))}" for name in cli.COMMANDS))
-
-
-def _help(name):
-    module = importlib.import_module(f"mindgap.cli.commands.{name}")
-    command = cli.Parser(prog=f"mindgap {name}", description=module.__doc__)
-    module.add(command)
-    return command.format_help()
+        helps = {name: cli.command_parser(name, [])[1].format_help() for name in cli.COMMANDS}
+        return join(own, *(f"## {name}\n\n{fence(text)}" for name, text in helps.items()))
 
 
 @contextlib.contextmanager
@@ -45,74 +32,11 @@ def _columns(width):
             os.environ["COLUMNS"] = before
 
 
-def public_names():
-    """Everything that ``import mindgap`` offers, by autodoc."""
-    found = {name: getattr(mindgap, name) for name in mindgap.__all__ if not name.startswith("_")}
-    functions = [name for name, value in found.items() if inspect.isfunction(value)]
-    classes = [name for name, value in found.items() if inspect.isclass(value)]
-    rooms = [
-        f"- `mindgap.{name}`: {_summary(value)}"
-        for name, value in found.items()
-        if inspect.ismodule(value)
-    ]
-    return join(
-        "## Functions",
-        fence("\n".join(f".. autofunction:: mindgap.{name}" for name in functions), "{eval-rst}"),
-        "## Classes",
-        fence(
-            "\n".join(f".. autoclass:: mindgap.{name}\n   :members:\n" for name in classes),
-            "{eval-rst}",
-        ),
-        "## Rooms",
-        "\n".join(rooms),
-    )
-
-
-def data_sets():
-    """Every data set that ``mindgap.data.load`` knows: what it is, where it comes from, whom to cite."""
-    names = {}
-    for name, loader in loaders().items():
-        names.setdefault(
-            loader.func if isinstance(loader, functools.partial) else loader, []
-        ).append(f"`{name}`")
-    return join(*(f"{', '.join(called)}\n: {_described(made)}" for made, called in names.items()))
-
-
-def _described(function):
-    cited = _cite(function)
-    return f"{_summary(function)} {_origin(function)}" + (
-        f" *{cited.rstrip('.')}.*" if cited else ""
-    )
-
-
-def _origin(function):
-    constants = vars(inspect.getmodule(function)).values()
-    addresses = [value.url if isinstance(value, Remote) else value for value in constants]
-    hosts = {
-        urllib.parse.urlsplit(text).hostname
-        for text in addresses
-        if str(text).startswith("https://")
-    }
-    if hosts:
-        return f"Downloaded from {', '.join(sorted(hosts))}."
-    return (
-        "Comes with the package." if hasattr(inspect.getmodule(function), "FILE") else "Generated."
-    )
-
-
-def _cite(function):
-    return getattr(inspect.getmodule(function), "SOURCE", "")
-
-
-def _summary(thing):
-    return " ".join(inspect.getdoc(thing).split("\n\n")[0].split())
-
-
 def benchmarks(folder):
-    """A table for every saved benchmark, whatever its keys."""
+    """Write a table for every saved benchmark, whatever its keys."""
     files = sorted(Path(folder).glob("*.json")) if Path(folder).is_dir() else []
     if not files:
-        return "There are no saved figures in this copy yet."
+        return "This copy has no saved benchmarks yet; `make bench` runs them."
     return join(
         *(_benchmark(path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in files)
     )
@@ -125,7 +49,7 @@ def _benchmark(name, data):
 
 
 def _shown(data):
-    """Lists of mappings as tables, plain values as pairs, mappings inside likewise."""
+    """Show lists of mappings as tables, plain values as pairs, and nested mappings likewise."""
     if isinstance(data, list):
         rows = [row if isinstance(row, dict) else {"value": row} for row in data]
         columns = list(dict.fromkeys(key for row in rows for key in row))

@@ -1,7 +1,7 @@
-"""Runs the code of a page in order and shows below each block what it printed: no output is typed by hand.
+"""Runs the code of a page in order and shows below each block what it printed.
 
-A block of Python with a caption is a file of that name; a block of bash holds ``mindgap`` commands,
-one a line.
+A block of Python with a caption is a file of that name. A block of bash holds ``mindgap`` commands,
+one per line.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ class Block:
 
 
 def blocks(text):
-    """The blocks of a page that are run."""
+    """Find the blocks of a page that are run."""
     return [Block(found[1], found[2], found[3], found.end()) for found in FENCE.finditer(text)]
 
 
 def outputs(text):
-    """What every block printed, run in order by a fresh interpreter in an empty folder."""
+    """Run all blocks in order, in a fresh interpreter and an empty folder; return what they print."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-W", "error", __file__],
@@ -54,7 +54,7 @@ def outputs(text):
 
 
 def with_outputs(text):
-    """The page with what was printed below each block."""
+    """Insert below each block of a page what it printed."""
     for block, printed in reversed(list(zip(blocks(text), outputs(text), strict=True))):
         if printed.strip():
             shown = f"\n```{{code-block}} text\n:class: output\n\n{printed.rstrip()}\n```\n"
@@ -63,7 +63,7 @@ def with_outputs(text):
 
 
 def run(block, names):
-    """Run one block; its output is returned."""
+    """Run one block and return its output."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         if block.file:

@@ -1,10 +1,9 @@
 """mindgap: will your PyTorch network generalize, why not, and what helps?
 
-The names below are all that most users need; everything else is in the packages
-(``mindgap.measures``, ``mindgap.bounds``, ``mindgap.remedies``, ``mindgap.studies``,
-``mindgap.data``, ``mindgap.nets``, ``mindgap.sampling``, ``mindgap.integrations``,
-``mindgap.runs``). Names are imported when they are first used, so that ``import mindgap`` costs
-nothing.
+The names below are all that most users need: a noun such as ``Subject`` or ``Recipe``, or a verb
+such as ``examine`` or ``fit``. Everything else is in the packages ``mindgap.measures``, ``bounds``,
+``remedies``, ``studies``, ``data``, ``nets``, ``sampling``, ``integrations`` and ``runs``. Names
+are imported when they are first used, so that ``import mindgap`` costs nothing.
 """
 
 from mindgap._lazy import lazy
@@ -13,35 +12,33 @@ from mindgap._version import __version__ as __version__
 lazy(
     __name__,
     {
+        "bounds": "",
         "core.certificate": "Certificate",
         "core.errors": "MindgapError",
         "core.recipe": "Recipe",
         "core.registry": "catalog find",
         "core.result": "Result",
         "core.subject": "Subject",
+        "data": "",
+        "integrations": "",
         "jobs.examine": "examine",
+        "jobs.explain": "explain",
         "jobs.head.choose": "choose_head retrain_head",
+        "jobs.sample.job": "sample",
+        "jobs.weigh.job": "weigh",
+        "measures": "",
+        "nets": "",
         "ops.variance.estimator": "VarianceWeights",
+        "remedies": "",
         "report.report": "Report",
+        "runs": "",
         "runs.sweep": "sweep",
+        "sampling": "",
+        "studies": "",
         "training.certify.job": "certify",
         "training.ensemble": "ensemble",
         "training.fit": "fit",
         "training.perturbed_optimizer": "PerturbedOptimizer",
         "training.probe": "Probe",
-        **dict.fromkeys(
-            (
-                "bounds",
-                "data",
-                "integrations",
-                "measures",
-                "nets",
-                "remedies",
-                "runs",
-                "sampling",
-                "studies",
-            ),
-            "",
-        ),
     },
 )

@@ -17,8 +17,11 @@ from mindgap.core.registry import find as find
 from mindgap.core.result import Result as Result
 from mindgap.core.subject import Subject as Subject
 from mindgap.jobs.examine import examine as examine
+from mindgap.jobs.explain import explain as explain
 from mindgap.jobs.head.choose import choose_head as choose_head
 from mindgap.jobs.head.choose import retrain_head as retrain_head
+from mindgap.jobs.sample.job import sample as sample
+from mindgap.jobs.weigh.job import weigh as weigh
 from mindgap.ops.variance.estimator import VarianceWeights as VarianceWeights
 from mindgap.report.report import Report as Report
 from mindgap.runs.sweep import sweep as sweep

@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used, so that an import costs what it uses."""
+"""Packages whose names are imported when they are first used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ else:
 
 
 def lazy(package: str, homes: Mapping[str, str] | Callable[[], Mapping[str, Any]]) -> None:
-    """Let a package find its public names when they are asked for; call it in the package's ``__init__``.
+    """Import a package's public names when they are first used; call it in ``__init__``.
 
     Args:
         package: The package's ``__name__``.
@@ -28,29 +28,29 @@ def lazy(package: str, homes: Mapping[str, str] | Callable[[], Mapping[str, Any]
 
 
 def _listed(homes: Mapping[str, str]) -> type:
-    found = {name: home for home, names in homes.items() for name in (names.split() or [home])}
+    names = {name: home for home, words in homes.items() for name in words.split()}
+    modules = {home for home, words in homes.items() if not words}
+    found = sorted([*names, *modules])
 
     class Listed(ModuleType):
         def __getattr__(self, name: str) -> Any:
             if name == "__all__":
-                return sorted(found)
+                return found
             if name not in found:
                 raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-            home = importlib.import_module(f"{self.__name__}.{found[name]}")
-            value = home if name == found[name] and not hasattr(home, name) else getattr(home, name)
+            home = importlib.import_module(f"{self.__name__}.{names.get(name, name)}")
+            value = home if name in modules else getattr(home, name)
             self.__dict__[name] = value
             return value
 
         def __setattr__(self, name: str, value: Any) -> None:
-            # Importing a submodule binds it in its package. Where it is called like a public name
-            # (``runs.sweep``),
-            # the name must go on to mean what the package offers, whoever imports the submodule
-            # first.
-            if not (isinstance(value, ModuleType) and name in found):
+            # Importing a submodule binds it in its package. Where a public name is spelled like
+            # the submodule (``runs.sweep``), it must keep its meaning, whoever imports first.
+            if not (isinstance(value, ModuleType) and name in names):
                 super().__setattr__(name, value)
 
         def __dir__(self) -> list[str]:
-            return sorted(found)
+            return found
 
     return Listed
 

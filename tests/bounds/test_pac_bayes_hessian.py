@@ -16,7 +16,7 @@ from torch.func import functional_call
 from mindgap.bounds import PacBayesHessian
 from mindgap.core.subject import Subject
 from mindgap.ops.curvature import hessian_diagonal
-from mindgap.ops.pac_bayes import hessian as local
+from mindgap.ops.pac_bayes import hessian
 from mindgap.ops.pac_bayes.hessian import theorem2, uniform_scales
 
 FLOOR = 1e-6
@@ -32,7 +32,7 @@ def whole_hessian(subject: Subject, weights: Tensor) -> Tensor:
         logits = functional_call(
             subject.model, {name: part.view_as(p) for (name, p), part in named}, (x,)
         )
-        return local.bounded_cross_entropy(logits, y, FLOOR).mean()
+        return hessian.bounded_cross_entropy(logits, y, FLOOR).mean()
 
     return torch.autograd.functional.hessian(loss, weights)
 
@@ -42,14 +42,14 @@ def test_diagonal_equals_that_of_the_whole_hessian(
     case: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = case(torch.float64)
-    weights = local.flat_weights(subject.model)
+    weights = hessian.flat_weights(subject.model)
     monkeypatch.setattr(hessian_diagonal, "ROWS", 7)
-    found = local.curvature(subject, weights, FLOOR)
+    found = hessian.curvature(subject, weights, FLOOR)
     assert found.diagonal.numpy() == pytest.approx(
         whole_hessian(subject, weights).diagonal().numpy(), abs=1e-12
     )
     subject.batch_size = 10
-    parts = local.curvature(subject, weights, FLOOR)
+    parts = hessian.curvature(subject, weights, FLOOR)
     assert parts.diagonal.numpy() == pytest.approx(found.diagonal.numpy(), abs=1e-14)
     assert found.loss == pytest.approx(subject.mean_loss() / math.log(1 / FLOOR), rel=1e-12)
 
@@ -60,23 +60,23 @@ def test_third_moment_of_scores_of_norm_one() -> None:
     scores = random.normal(size=chance.shape)
     scores /= np.linalg.norm(scores, axis=1, keepdims=True)
     centered = scores - (chance * scores).sum(1, keepdims=True)
-    assert np.abs((chance * centered**3).sum(1)).max() <= local.THIRD
+    assert np.abs((chance * centered**3).sum(1)).max() <= hessian.THIRD
     p = (1 - 1 / math.sqrt(3)) / 2  # two classes and opposite scores reach it
-    assert math.sqrt(2) ** 3 * p * (1 - p) * (1 - 2 * p) == pytest.approx(local.THIRD)
+    assert math.sqrt(2) ** 3 * p * (1 - p) * (1 - 2 * p) == pytest.approx(hessian.THIRD)
 
 
 def test_proved_lipschitz_constant_is_above_every_change_of_the_hessian() -> None:
     subject, _ = fixed_classifier(60, 0)
-    proved = local.proved_lipschitz(subject, subject.model, FLOOR)
+    proved = hessian.proved_lipschitz(subject, subject.model, FLOOR)
     source = torch.Generator().manual_seed(0)
-    places = [
-        local.flat_weights(subject.model) + 0.3 * torch.randn(6, generator=source).double()
+    points = [
+        hessian.flat_weights(subject.model) + 0.3 * torch.randn(6, generator=source).double()
         for _ in range(12)
     ]
-    hessians = [whole_hessian(subject, place) for place in places]
+    hessians = [whole_hessian(subject, point) for point in points]
     changes = [
         float(
-            torch.linalg.matrix_norm(hessians[i] - hessians[j], 2) / (places[i] - places[j]).norm()
+            torch.linalg.matrix_norm(hessians[i] - hessians[j], 2) / (points[i] - points[j]).norm()
         )
         for i, j in itertools.combinations(range(12), 2)
     ]
@@ -107,11 +107,11 @@ def test_value_on_a_linear_model_equals_plain_arithmetic() -> None:
 
 def test_the_rise_of_the_train_loss_under_noise_is_what_inequality_7_allows() -> None:
     subject, _ = fixed_classifier(200, 1)
-    weights = local.flat_weights(subject.model)
+    weights = hessian.flat_weights(subject.model)
     radius = 0.3 * weights.abs() + 0.3
     here, lipschitz = (
-        local.curvature(subject, weights, FLOOR),
-        local.proved_lipschitz(subject, subject.model, FLOOR),
+        hessian.curvature(subject, weights, FLOOR),
+        hessian.proved_lipschitz(subject, subject.model, FLOOR),
     )
     scales = uniform_scales(here.diagonal, radius, lipschitz=lipschitz, eta=math.sqrt(6 * 200))
     noise = scales * (
@@ -120,7 +120,7 @@ def test_the_rise_of_the_train_loss_under_noise_is_what_inequality_7_allows() ->
     (x,), y = subject.train.inputs, subject.train.target
     noisy = weights + noise
     logits = torch.einsum("ni,dci->dnc", x, noisy[:, :4].view(-1, 2, 2)) + noisy[:, None, 4:]
-    losses = local.bounded_cross_entropy(logits.flatten(0, 1), y.repeat(4000), FLOOR)
+    losses = hessian.bounded_cross_entropy(logits.flatten(0, 1), y.repeat(4000), FLOOR)
     allowed = ((here.diagonal / 6 + lipschitz * math.sqrt(6) * radius / 18) * scales.square()).sum()
     assert 0 < float(losses.mean()) - here.loss <= float(allowed)
 
@@ -130,13 +130,13 @@ class TestWhereItIsProved:
         subject, _ = fixed_classifier(50, 0)
         data, layer = subject.train, subject.model
         dressed = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), layer)
-        assert local.linear_layer(Subject(dressed, "cross_entropy", data)) is layer
+        assert hessian.linear_layer(Subject(dressed, "cross_entropy", data)) is layer
         assert PacBayesHessian()(Subject(dressed, "cross_entropy", data)).valid
         for bent in (
             nn.Sequential(layer, nn.ReLU()),
             nn.Sequential(nn.Linear(2, 2).double(), layer),
         ):
-            assert local.linear_layer(Subject(bent, "cross_entropy", data)) is None
+            assert hessian.linear_layer(Subject(bent, "cross_entropy", data)) is None
 
     def test_says_which_assumption_is_not_met(self) -> None:
         net = PacBayesHessian()(mlp_classes(torch.float64))
@@ -145,7 +145,7 @@ class TestWhereItIsProved:
 
     def test_knows_where_the_loss_may_be_cut_off(self) -> None:
         subject, _ = fixed_classifier(50, 0)
-        weights = local.flat_weights(subject.model)
+        weights = hessian.flat_weights(subject.model)
         radius = 0.1 * weights.abs() + 0.1
         signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=6)), dtype=torch.float64)
         corners = weights + signs * radius
@@ -156,8 +156,8 @@ class TestWhereItIsProved:
         least = float(
             logits.softmax(2)[:, torch.arange(50), y].min()
         )  # the chance is least at a corner
-        assert local.meets_floor(subject, subject.model, radius, least * 1.001)
-        assert not local.meets_floor(subject, subject.model, radius, least * 0.1)
+        assert hessian.meets_floor(subject, subject.model, radius, least * 1.001)
+        assert not hessian.meets_floor(subject, subject.model, radius, least * 0.1)
         cut = PacBayesHessian(floor=least * 1.001)(subject)
         assert not cut.valid
         assert "cut off" in cut.reason

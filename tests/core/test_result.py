@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mindgap.core import Line, Series
 from mindgap.core.errors import InputError
 from mindgap.core.result import Interval, Result
 
@@ -36,6 +37,12 @@ def test_json_both_ways(
 def test_nan_survives() -> None:
     result = Result(name="x", family="measure", value=1.0, terms={"a": math.nan})
     assert math.isnan(Result.from_json(result.to_json()).terms["a"])
+
+
+def test_charts_survive() -> None:
+    charts = (Line(title="t", series=[Series(name="a", x=[1, 2], y=[3.0, math.inf])]),)
+    result = Result(name="x", family="measure", value=1.0, charts=charts)
+    assert Result.from_json(result.to_json()) == result
 
 
 def test_undefined_needs_a_reason_and_no_value() -> None:

@@ -130,6 +130,22 @@ def test_cached_passes_notice_a_changed_model(change) -> None:
     assert torch.allclose(subject.outputs(), model(x))
 
 
+def test_a_value_of_ones_own_is_cached_by_key_until_a_weight_changes() -> None:
+    model = nn.Linear(4, 3)
+    subject, calls = Subject(model, "cross_entropy", (x, y)), []
+
+    def largest() -> dict[str, float]:
+        calls.append(1)
+        return {"largest": float(subject.outputs().detach().max())}
+
+    first = subject.cached(("own-measure", 1), largest)
+    assert subject.cached(("own-measure", 1), largest) is first
+    assert subject.cached(("own-measure", 2), largest) == first
+    assert len(calls) == 2
+    change_in_place(model)
+    assert subject.cached(("own-measure", 1), largest) != first
+
+
 def test_a_changed_buffer_is_noticed() -> None:
     model = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3))
     subject = Subject(model, "cross_entropy", (x, y))

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from mindgap.core.table import Table
+from mindgap.core import Bar, Gallery, Sample, Table
 
 ADDRESS = "data:image/png;base64,AAAA"
 
 
 def table(caption: str) -> Table:
-    gallery = {
-        "kind": "gallery",
-        "title": "Heaviest",
-        "images": [{"address": ADDRESS, "caption": caption}],
-    }
-    return Table(
-        title="t", columns=("a",), rows=((1,),), notes=("n",), charts=({"kind": "bar"}, gallery)
-    )
+    gallery = Gallery(title="Heaviest", samples=[Sample(image=ADDRESS, caption=caption)])
+    return Table(title="t", columns=("a",), rows=((1,),), notes=("n",), charts=(Bar(), gallery))
 
 
-def test_a_gallery_stands_below_the_notes() -> None:
+def test_a_gallery_comes_after_the_notes() -> None:
     text = table("3 → 5").to_markdown()
     assert text.index("- n") < text.index("**Heaviest**") < text.index(ADDRESS)
     assert 'alt="3 → 5"' in text
@@ -32,5 +26,5 @@ def test_captions_are_escaped() -> None:
 
 
 def test_other_charts_leave_no_trace() -> None:
-    plain = Table(title="t", columns=("a",), rows=((1,),), charts=({"kind": "bar"},))
+    plain = Table(title="t", columns=("a",), rows=((1,),), charts=(Bar(),))
     assert plain.to_markdown() == Table(title="t", columns=("a",), rows=((1,),)).to_markdown()

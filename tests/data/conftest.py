@@ -7,6 +7,7 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 
 
@@ -16,15 +17,28 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("MINDGAP_DATA", raising=False)
     monkeypatch.setenv("NO_PROXY", "*")
-    real = urllib.request.urlopen
+    real = urllib.request.OpenerDirector.open
 
-    def local_only(request, timeout):
-        if urllib.parse.urlsplit(request.full_url).hostname != "127.0.0.1":
+    def local_only(opener, request, data=None, timeout=10):
+        if urllib.parse.urlsplit(request.full_url).hostname not in ("127.0.0.1", "localhost"):
             raise urllib.error.URLError("no internet in tests")
-        return real(request, timeout=timeout)
+        return real(opener, request, data, timeout)
 
-    monkeypatch.setattr(urllib.request, "urlopen", local_only)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", local_only)
     return tmp_path / "cache" / "mindgap"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, as the user's folder."""
+    monkeypatch.setenv("MINDGAP_DATA", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def random():
+    """A generator with a fixed seed."""
+    return np.random.default_rng(0)
 
 
 @pytest.fixture
@@ -44,6 +58,8 @@ class Host:
         default_factory=list
     )  # for each coming answer: after how many bytes the connection breaks
     ranges: bool = True
+    length: str = ""  # the Content-Length to claim instead of the true one
+    redirections: dict = field(default_factory=dict)
     asked: list = field(default_factory=list)
 
 
@@ -70,6 +86,12 @@ def host():
 def answer(handler, state):
     wanted = handler.headers.get("Range")
     state.asked.append((handler.path, wanted))
+    if handler.path.lstrip("/") in state.redirections:
+        handler.send_response(302)
+        handler.send_header("Location", state.redirections[handler.path.lstrip("/")])
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+        return
     content = state.files.get(handler.path.lstrip("/"))
     if content is None:
         handler.send_error(404)
@@ -82,7 +104,7 @@ def answer(handler, state):
         handler.end_headers()
         return
     handler.send_response(206 if start else 200)
-    handler.send_header("Content-Length", str(len(content) - start))
+    handler.send_header("Content-Length", state.length or str(len(content) - start))
     if start:
         handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
     handler.end_headers()

@@ -1,38 +1,12 @@
+"""DataSet: its parts, subsets and scaling."""
+
 import pickle
 
-import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
-from sklearn.preprocessing import StandardScaler
 
 from mindgap.core.errors import InputError, UnknownNameError
-from mindgap.data import DataSet, digits, heteroscedastic, standardize
-
-
-def test_digits_are_scikit_learns():
-    data, reference = digits(), load_digits()
-    ours = torch.cat([data.inputs, data.test_inputs]).reshape(-1, 64) * 16
-    rows = sorted(
-        (int(y), *x.int().tolist())
-        for x, y in zip(ours, torch.cat([data.targets, data.test_targets]), strict=True)
-    )
-    assert rows == sorted(
-        (int(y), *map(int, x)) for x, y in zip(reference.data, reference.target, strict=True)
-    )
-    assert float(data.inputs.max()) == 1
-
-
-def test_digits_split_is_fixed_and_fair():
-    data = digits()
-    assert data.inputs.shape == (1297, 1, 8, 8)
-    assert data.test_inputs.shape == (500, 1, 8, 8)
-    assert torch.equal(data.test_targets, digits(seed=0).test_targets)
-    assert not torch.equal(data.inputs, digits(seed=1).inputs)
-    whole = torch.bincount(torch.cat([data.targets, data.test_targets]))
-    assert ((torch.bincount(data.test_targets) - whole * 500 / 1797).abs() <= 1).all()
-    with pytest.raises(InputError, match="test_size must be an integer from 1 to 1796"):
-        digits(test_size=1797)
+from mindgap.data import DataSet, digits, heteroscedastic
 
 
 def test_parts():
@@ -87,31 +61,3 @@ def test_bad_data_sets():
         DataSet("x", torch.zeros(4, 2), torch.zeros(4), test_inputs=torch.zeros(1, 2))
     with pytest.raises(UnknownNameError, match="Did you mean 'regression'"):
         DataSet("x", torch.zeros(4, 2), torch.zeros(4), task="regresion")
-
-
-def test_standardize_is_scikit_learns():
-    random = np.random.default_rng(0)
-    train, test = random.normal(3, [1, 10, 0.1], (50, 3)), random.normal(3, 2, (20, 3))
-    scaler = StandardScaler().fit(train)
-    ours = standardize(torch.from_numpy(train), torch.from_numpy(test))
-    for mine, table in zip(ours, (train, test), strict=True):
-        np.testing.assert_allclose(mine.numpy(), scaler.transform(table), atol=1e-12)
-
-
-@pytest.mark.parametrize("value", [0.0, 0.1, 1e8, -7.3])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_constant_columns_become_zero(value, dtype):
-    train = torch.stack([torch.full((30,), value, dtype=dtype), torch.arange(30).to(dtype)], dim=1)
-    scaled, other = standardize(train, train + 1)
-    assert scaled[:, 0].abs().max() <= 1e-7 * max(1, abs(value))
-    assert torch.allclose(other[:, 0], (train + 1 - train)[:, 0], atol=1e-6 * max(1.0, abs(value)))
-    assert scaled.dtype == dtype
-
-
-def test_standardize_checks():
-    with pytest.raises(InputError, match=r"floating point numbers, got torch\.int64"):
-        standardize(torch.arange(3))
-    with pytest.raises(InputError, match=r"the columns of train, \(2,\), got \(3,\)"):
-        standardize(torch.zeros(2, 2), torch.zeros(2, 3))
-    with pytest.raises(InputError, match="at least one sample"):
-        standardize(torch.zeros(0, 2))

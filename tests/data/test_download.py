@@ -1,3 +1,5 @@
+"""Downloads that break, resume, and are checked."""
+
 import hashlib
 import socket
 import threading

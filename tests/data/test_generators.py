@@ -1,13 +1,12 @@
+"""Generators: what is drawn follows the law that they promise."""
+
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import quad
-from scipy.stats import norm
 from sklearn.datasets import make_moons
 
 from mindgap.core.errors import InputError, UnknownNameError
 from mindgap.data import gaussian_mixture, heteroscedastic, modular_arithmetic, teacher, two_moons
-from mindgap.data.gaussian_mixture import bayes_error
 from mindgap.data.generators import heteroscedastic_mean, heteroscedastic_std
 
 ALL = [two_moons, gaussian_mixture, heteroscedastic, teacher, modular_arithmetic]
@@ -47,37 +46,6 @@ def test_moons_noise_has_the_asked_deviation():
     assert float(upper.square().sum(dim=1).mean()) == pytest.approx(1 + 2 * 0.09, rel=0.03)
 
 
-@pytest.mark.parametrize(
-    ("classes", "separation", "std"), [(2, 3.0, 1.0), (2, 1.0, 0.5), (3, 2.0, 1.0), (10, 4.0, 1.0)]
-)
-def test_bayes_error_by_quadrature(classes, separation, std):
-    shift = separation / (std * 2**0.5)
-    right = quad(lambda z: norm.pdf(z) * norm.cdf(z + shift) ** (classes - 1), -12, 12)[0]
-    assert bayes_error(classes, separation, std) == pytest.approx(1 - right, abs=1e-9)
-    if classes == 2:
-        assert bayes_error(2, separation, std) == pytest.approx(
-            norm.cdf(-separation / (2 * std)), abs=1e-9
-        )
-
-
-@pytest.mark.parametrize(("classes", "features"), [(2, 1), (2, 5), (4, 6)])
-def test_the_best_classifier_has_the_bayes_error(classes, features):
-    data = gaussian_mixture(
-        size=100_000, classes=classes, features=features, separation=2.0, test_size=1
-    )
-    means = torch.stack(
-        [data.inputs[data.targets == label].mean(dim=0) for label in range(classes)]
-    )
-    distances = torch.cdist(means, means)[~torch.eye(classes, dtype=torch.bool)]
-    assert torch.allclose(distances, torch.tensor(2.0), atol=0.05)
-    error = float((torch.cdist(data.inputs, means).argmin(dim=1) != data.targets).double().mean())
-    assert error == pytest.approx(data.facts["bayes_error"], abs=0.006)
-
-
-def test_crowded_mixtures_promise_nothing():
-    assert gaussian_mixture(classes=5, features=2).facts == {}
-
-
 def test_heteroscedastic_noise():
     data = heteroscedastic(size=200_000, noise=0.7)
     rest = (data.targets - heteroscedastic_mean(data.inputs)).double()
@@ -110,33 +78,6 @@ def test_teacher_regression():
     assert clean.targets.shape == (20_000, 1)
     assert float((noisy.targets - clean.targets).std()) == pytest.approx(0.5, rel=0.03)
     assert noisy.facts["noise_variance"] == 0.25
-
-
-@pytest.mark.parametrize("operation", ["+", "-", "*", "/"])
-def test_every_equation_once_and_right(operation):
-    p = 7
-    data = modular_arithmetic(p, operation, train_fraction=0.3)
-    tokens, answers = (
-        torch.cat([data.inputs, data.test_inputs]),
-        torch.cat([data.targets, data.test_targets]),
-    )
-    a, sign, b, equals = tokens.T
-    assert (sign == p).all()
-    assert (equals == p + 1).all()
-    assert (
-        len({(int(x), int(y)) for x, y in zip(a, b, strict=True)})
-        == len(tokens)
-        == (42 if operation == "/" else 49)
-    )
-    right = {
-        "+": (a + b - answers),
-        "-": (a - b - answers),
-        "*": (a * b - answers),
-        "/": (answers * b - a),
-    }
-    assert (right[operation] % p == 0).all()
-    assert len(data) == round(0.3 * len(tokens))
-    assert data.facts["vocabulary"] == p + 2
 
 
 @pytest.mark.parametrize(

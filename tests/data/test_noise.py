@@ -1,3 +1,5 @@
+"""Label noise and target noise by an exact amount."""
+
 import pytest
 import torch
 from hypothesis import given

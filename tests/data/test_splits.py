@@ -1,11 +1,15 @@
+"""Splits and standardization, against scikit-learn and by properties."""
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import StandardScaler
 
 from mindgap.core.errors import InputError
-from mindgap.data import stratified_folds, stratified_split
+from mindgap.data import standardize, stratified_folds, stratified_split
 
 LABELS = st.lists(st.integers(0, 4), min_size=2, max_size=120).map(torch.tensor)
 
@@ -135,3 +139,31 @@ def test_bad_seed_and_no_data():
         stratified_split(torch.zeros(3), (1,), seed=-1)
     with pytest.raises(InputError, match="targets must hold at least one sample"):
         stratified_split(torch.zeros(0), (1,))
+
+
+def test_standardize_is_scikit_learns():
+    random = np.random.default_rng(0)
+    train, test = random.normal(3, [1, 10, 0.1], (50, 3)), random.normal(3, 2, (20, 3))
+    scaler = StandardScaler().fit(train)
+    ours = standardize(torch.from_numpy(train), torch.from_numpy(test))
+    for mine, table in zip(ours, (train, test), strict=True):
+        np.testing.assert_allclose(mine.numpy(), scaler.transform(table), atol=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e8, -7.3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_constant_columns_become_zero(value, dtype):
+    train = torch.stack([torch.full((30,), value, dtype=dtype), torch.arange(30).to(dtype)], dim=1)
+    scaled, other = standardize(train, train + 1)
+    assert scaled[:, 0].abs().max() <= 1e-7 * max(1, abs(value))
+    assert torch.allclose(other[:, 0], (train + 1 - train)[:, 0], atol=1e-6 * max(1.0, abs(value)))
+    assert scaled.dtype == dtype
+
+
+def test_standardize_checks():
+    with pytest.raises(InputError, match=r"floating point numbers, got torch\.int64"):
+        standardize(torch.arange(3))
+    with pytest.raises(InputError, match=r"the columns of train, \(2,\), got \(3,\)"):
+        standardize(torch.zeros(2, 2), torch.zeros(2, 3))
+    with pytest.raises(InputError, match="at least one sample"):
+        standardize(torch.zeros(0, 2))

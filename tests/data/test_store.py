@@ -1,3 +1,5 @@
+"""Where files are looked for, and archives that are unpacked."""
+
 import io
 import tarfile
 import zipfile

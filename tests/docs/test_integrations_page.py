@@ -1,6 +1,4 @@
-"""The examples of the page on other training loops run, each in an interpreter and a folder of its own."""
-
-from __future__ import annotations
+"""The examples of the page on other training loops run, each in a fresh interpreter and folder."""
 
 import importlib.util
 import os

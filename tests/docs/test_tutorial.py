@@ -1,7 +1,5 @@
 """The tutorial's code runs in order in an empty folder, and prints what its text says it does."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path
@@ -59,7 +57,7 @@ def check_the_study(printed: list[tuple[str, str]]) -> None:
     assert below(printed, "mindgap run").strip() in resumed
 
 
-def test_outputs_stand_below_their_blocks(snippets: ModuleType) -> None:
+def test_outputs_appear_below_their_blocks(snippets: ModuleType) -> None:
     first = "```python\nx = 2\nprint(x + 40)\n```\n"
     second = "```{code-block} python\n:caption: a.py\n\nprint(1)\n```\n"
     shown = snippets.with_outputs(f"One\n\n{first}\nTwo\n\n{second}")

@@ -196,7 +196,7 @@ def test_goes_with_other_remedies() -> None:
     ("settings", "error", "words"),
     [
         ({"max_weight": 0.5}, InputError, "0 .off. or at least 1"),
-        ({"max_weight": 0.0}, InputError, "at least 1 to train the head again"),
+        ({"max_weight": 0.0}, InputError, "at least 1 to retrain the head"),
         ({"k": 49}, InputError, "k must be an integer from 2 to 48"),
         ({"kernel": 3}, UnknownNameError, "setting must be one of the known names, got 'kernel'"),
         ({"solver": "magic"}, InputError, "solver must be one of 'exact', 'minibatch'"),

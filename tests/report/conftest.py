@@ -11,6 +11,17 @@ from mindgap.training.fit import fit
 NASTY = "a <b>bold</b> </script><script>alert(1)</script> & 'name'"
 
 
+MEASURES = [
+    "gap",
+    "hardest-samples",
+    "local-label-variance",
+    "margin",
+    "parameter-norm",
+    "training-loss",
+    "worst-class-error",
+]
+
+
 @pytest.fixture(scope="session")
 def subject():
     """Three dozen epochs on a few digits: fitted well, with a real gap and all curves."""
@@ -29,9 +40,7 @@ def subject():
 
 @pytest.fixture(scope="session")
 def report(subject):
-    return examine(
-        subject, measures=["gap", "margin", "parameter-norm", "training-loss"], hardest=6
-    )
+    return examine(subject, measures=MEASURES, hardest=6)
 
 
 @pytest.fixture(scope="session")

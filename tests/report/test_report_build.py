@@ -8,9 +8,10 @@ import torch
 from mindgap import examine
 from mindgap.core.errors import InputError, UnknownNameError
 from mindgap.core.plain import plain
-from mindgap.core.result import Result
+from mindgap.core.subject import Subject
 from mindgap.report import Report
-from mindgap.report.parts import Spread
+from mindgap.report import report as report_module
+from mindgap.report.parts import Advice
 from mindgap.report.report import decode
 
 
@@ -23,8 +24,8 @@ def test_a_report_survives_json(report):
 def test_a_report_of_a_regression_survives_json(regression):
     report = examine(regression)
     assert Report.from_json(report.to_json()) == report
-    assert report.classes is None
-    assert report.spread.quantity == "loss"
+    assert report["worst-class-error"].value is None
+    assert report["training-loss"].charts
 
 
 def test_numbers_that_json_lacks_and_words_that_look_like_them(report):
@@ -36,8 +37,8 @@ def test_numbers_that_json_lacks_and_words_that_look_like_them(report):
 
 
 def test_decode_leaves_out_what_it_does_not_know():
-    spread = Spread(quantity="loss", edges=(0.0, 1.0), train=(3,))
-    assert decode(Spread, {**plain(spread, fallback=str), "later": 1}) == spread
+    advice = Advice(text="Train longer.", remedy="x")
+    assert decode(Advice, {**plain(advice, fallback=str), "later": 1}) == advice
 
 
 def test_facts(report, subject):
@@ -73,18 +74,32 @@ def test_cards_carry_the_words_of_their_specs(report):
     assert r"\max" in margin.formula
 
 
-def test_layers_come_from_the_details(report):
-    (layers,) = [layers for layers in report.layers if layers.title == "Parameter norm"]
-    assert layers.names == ("1.weight", "1.bias", "3.weight", "3.bias")
-    assert math.hypot(*layers.values) == pytest.approx(float(report["parameter-norm"]))
+def test_seconds_are_those_of_the_whole_job(subject, monkeypatch):
+    ticks = iter(range(100))
+    monkeypatch.setattr("mindgap.jobs.examine.time.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("mindgap.jobs.examine.build", slow(ticks))
+    report = examine(subject, measures=["gap"], bounds=())
+    assert report.provenance["settings"]["seconds"] >= 50
 
 
-def test_spread_and_classes_count_every_sample(report, subject):
-    assert sum(report.spread.train) == 200
-    assert sum(report.spread.test) == 500
-    assert sum(report.classes.wrong) == int(subject.errors("test").sum())
-    assert sum(map(sum, report.classes.confusion)) == 500
-    assert report.classes.names == tuple("0123456789")
+def slow(ticks):
+    """Building a report that takes fifty ticks of the clock."""
+
+    def build(*arguments, **options):
+        for _ in range(50):
+            next(ticks)
+        return report_module.build(*arguments, **options)
+
+    return build
+
+
+def test_the_gap_and_the_overlap_are_known_even_if_nobody_asked():
+    inputs = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
+    data = inputs, (inputs[:, 0] > 0).long()
+    leaky = Subject(torch.nn.Linear(3, 2), "cross_entropy", data, data)
+    report = examine(leaky, measures=(), bounds=())
+    assert (report.gap.value, report.facts.overlap, report.cards) == (0.0, 1.0, ())
+    assert report.verdict.kind == "leak"
 
 
 @pytest.mark.parametrize(
@@ -119,20 +134,7 @@ def test_other_files_are_refused(text):
         Report.from_json(text)
 
 
-def test_details_that_are_not_numbers_make_no_layers():
-    from mindgap.report.parts import Card
-    from mindgap.report.report import layers_of
-
-    details = {"by_tensor": {"a": "text"}, "by_layer": {}}
-    card = Card(
-        result=Result(name="x", family="measure", value=1.0, details=details), title="X", summary=""
-    )
-    assert layers_of([card]) == ()
-
-
 def test_multilabel(tmp_path):
-    from mindgap.core.subject import Subject
-
     generator = torch.Generator().manual_seed(0)
     inputs, targets = (
         torch.randn(40, 5, generator=generator),

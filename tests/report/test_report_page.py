@@ -1,13 +1,16 @@
+import dataclasses
 import html.parser
 import re
 
 import pytest
+from charts import PIXEL
 
 from mindgap import examine
-from mindgap.core import errors
+from mindgap.core import Bar, Estimate, Gallery, Measure, Sample, Series, Surface, errors
 from mindgap.core.errors import MissingExtraError
+from mindgap.core.spec import REGISTRY
 from mindgap.report import Report
-from mindgap.report.sections import overview
+from mindgap.report.html import library
 
 
 class Reader(html.parser.HTMLParser):
@@ -42,13 +45,14 @@ def page(report, tmp_path_factory):
 @pytest.fixture(scope="module")
 def body(page):
     """The page without Plotly's own five megabytes."""
-    return page.replace(overview.library(), "")
+    return page.replace(library(), "")
 
 
-def test_sections_stand_in_order_and_the_contents_point_to_them(body, report):
+def test_sections_come_in_order_and_the_contents_point_to_them(body, report):
     reader = Reader(body)
-    order = ["verdict", "gap", "curves", "bounds", "measures", "layers", "spread", "samples"]
-    order += ["variance", "provenance"]
+    order = ["verdict", "gap", "curves", "bounds", "measures", "margin", "training-loss"]
+    order += ["worst-class-error", "hardest-samples", "local-label-variance", "further"]
+    order += ["provenance"]
     assert [name for name in reader.ids if name in order] == order
     anchors = [link.removeprefix("#") for link in reader.links]
     assert set(anchors) <= set(reader.ids)
@@ -90,7 +94,13 @@ def test_every_card_shows_value_reading_formula_and_status(body, report):
 
 def test_the_page_can_be_read_without_eyes(body, report):
     reader = Reader(body)
-    looked_at = (*report.samples, *report.variance.heaviest, *report.variance.doubtful)
+    looked_at = [
+        sample
+        for card in report.cards
+        for chart in card.result.charts
+        if isinstance(chart, Gallery)
+        for sample in chart.samples
+    ]
     assert len(reader.images) == len(looked_at) == 12
     assert all(image["alt"] for image in reader.images)
     assert body.count("<caption>") == body.count("<table>") == 2
@@ -109,22 +119,82 @@ def test_a_page_without_test_data_and_history(subject, tmp_path):
 
     bare = Subject(subject.model, subject.loss, subject.train)
     text = examine(bare, hardest=0).save(tmp_path / "bare.html").read_text(encoding="utf-8")
-    reader = Reader(text.replace(overview.library(), ""))
+    reader = Reader(text.replace(library(), ""))
     assert {"verdict", "measures", "undefined"} <= set(reader.ids)
-    assert not {"gap", "curves", "bounds", "samples"} & set(reader.ids)
+    assert not {"gap", "curves", "bounds", "hardest-samples"} & set(reader.ids)
 
 
 def test_vectors_are_shown_as_rows(regression, tmp_path):
     text = examine(regression).save(tmp_path / "line.html").read_text(encoding="utf-8")
     assert "… 8 more" in text
-    assert "<img" not in text.replace(overview.library(), "")
+    assert "<img" not in text.replace(library(), "")
 
 
-def test_the_notebook_gets_a_small_table(report):
+def test_the_notebook_gets_tables_and_the_whole_page_in_a_frame(report):
     text = report._repr_html_()
-    assert len(text) < 20_000
-    assert "<script" not in text
-    assert report.verdict.label in text
+    table, _, frame = text.partition("<iframe")
+    assert len(table) < 20_000
+    assert "<script" not in table
+    assert report.verdict.label in table
+    assert "plot-gap-0" in frame
+
+
+def test_names_of_users_cannot_break_out(report, tmp_path):
+    nasty = "<img src=x onerror=alert(1)>"
+    sample = Sample(caption=nasty, facts={nasty: nasty}, flag=nasty)
+    charts = (
+        Gallery(title=nasty, samples=[sample], caption=nasty),
+        Gallery(title=nasty, samples=[dataclasses.replace(sample, image=PIXEL)]),
+        Bar(title=nasty, x_label=nasty, series=[Series(name=nasty, x=[nasty], y=[1.0])]),
+    )
+    first, *rest = report.cards
+    card = dataclasses.replace(rest[0], result=dataclasses.replace(rest[0].result, charts=charts))
+    page = (
+        dataclasses.replace(report, cards=(first, card, *rest[1:]))
+        .save(tmp_path / "page.html")
+        .read_text(encoding="utf-8")
+    )
+    assert nasty not in page
+    assert page.count("&lt;img src=x onerror=alert(1)&gt;") >= 8
+
+
+def test_a_third_party_measure_with_a_surface_appears(subject, tmp_path):
+    known = dict(REGISTRY["measure"])
+    try:
+
+        class Bowl(Measure):
+            """A bowl.
+
+            Reading: Round is good.
+            """
+
+            def compute(self, subject):
+                axis = [-1.0, 0.0, 1.0]
+                z = [[x * x + y * y for x in axis] for y in axis]
+                return Estimate(value=1.0, charts=(Surface(title="A bowl", x=axis, y=axis, z=z),))
+
+        report = examine(subject, measures=["bowl"], bounds=())
+    finally:
+        REGISTRY["measure"].clear()
+        REGISTRY["measure"].update(known)
+    again = Report.from_json(report.to_json())
+    text = again.save(tmp_path / "bowl.html").read_text(encoding="utf-8").replace(library(), "")
+    assert again == report
+    assert 'id="bowl"' in text
+    assert 'aria-label="A bowl. Surface over x and y: height from 0 to 2."' in text
+    assert "Round is good." in text
+
+
+def test_old_reports_stay_readable(report, tmp_path):
+    """A file of version 0.1 has sections of its own instead of charts."""
+    data = report.to_dict()
+    for card in data["cards"]:
+        del card["result"]["charts"]
+    del data["gap"]["charts"]
+    data["samples"], data["variance"], data["layers"] = [], None, []
+    old = Report.from_dict(data)
+    assert old["margin"].value == report["margin"].value
+    assert 'id="measures"' in old.save(tmp_path / "old.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("package", ["plotly", "latex2mathml"])

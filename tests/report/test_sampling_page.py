@@ -14,7 +14,7 @@ import torch
 
 from mindgap.report.pages.sampling import counts, sampling_html, sampling_page, settings_in_words
 from mindgap.report.pages.sampling_figures import cloud_of, densities, heat_map
-from mindgap.sampling import Box, Draw, Simplex, TaylorSampler
+from mindgap.sampling import Box, Proposal, Simplex, TaylorSampler
 from mindgap.sampling.proposal import carried
 
 BROWSER = next(
@@ -43,32 +43,32 @@ def drawn(html: str) -> dict:
 
 
 def test_one_input() -> None:
-    sampler = ran(1, density=Draw(density="mixture", components=2))
+    sampler = ran(1, proposal=Proposal(kind="mixture", components=2))
     figure = drawn(sampling_html(sampler, names=["heat"], outputs=["energy"]))
     names = [trace["name"] for trace in figure["data"]]
-    assert names == ["energy", "interest (Df)", "mixture density", "start", "new"]
+    assert names == ["energy", "acquisition (Df)", "mixture density", "initial design", "new"]
     values = dict(zip(figure["data"][0]["x"], figure["data"][0]["y"], strict=True))
     assert len(values) == 35
     assert figure["data"][0]["x"] == sorted(figure["data"][0]["x"])
     assert [len(trace["x"]) for trace in figure["data"][3:]] == [20, 15]
     assert figure["layout"]["xaxis"]["title"]["text"] == "heat"
-    (_, (x, interest), _), (_, (_, density), _) = densities(sampler, sampler.interests())
-    exact = sampler.interest.anywhere(steep, torch.tensor(x, dtype=torch.float64)[:, None])
+    (_, (x, found), _), (_, (_, density), _) = densities(sampler, sampler.acquisition_values())
+    exact = sampler.acquisition.anywhere(steep, torch.tensor(x, dtype=torch.float64)[:, None])
     torch.testing.assert_close(
-        torch.tensor(interest).double(), exact / exact.max(), rtol=1e-3, atol=1e-4
+        torch.tensor(found).double(), exact / exact.max(), rtol=1e-3, atol=1e-4
     )
     assert max(density) == 1
 
 
 def test_two_inputs_show_the_carried_weights() -> None:
-    sampler = ran(2, interest="neighbors")
-    interest = sampler.interests()
-    figure = heat_map(sampler, cloud_of(sampler, interest), interest, ["a", "b"])
+    sampler = ran(2, acquisition="neighbors")
+    values = sampler.acquisition_values()
+    figure = heat_map(sampler, cloud_of(sampler, values), values, ["a", "b"])
     heat = figure["data"][0]
     place = torch.tensor([[heat["x"][40], heat["y"][7]]], dtype=torch.float64)
-    expected = carried(sampler.density.weights(interest), sampler.points, place, sampler.domain)
+    expected = carried(sampler.proposal.weights(values), sampler.points, place, sampler.domain)
     assert heat["z"][7][40] == pytest.approx(float(expected), rel=1e-3)
-    assert [trace["name"] for trace in figure["data"][1:]] == ["start", "new"]
+    assert [trace["name"] for trace in figure["data"][1:]] == ["initial design", "new"]
 
 
 def test_outside_the_domain_is_empty() -> None:
@@ -81,7 +81,7 @@ def test_outside_the_domain_is_empty() -> None:
 
 @pytest.mark.parametrize(("inputs", "panels"), [(3, 3), (5, 10), (7, 10)])
 def test_more_inputs(inputs: int, panels: int) -> None:
-    sampler = ran(inputs, interest="neighbors")
+    sampler = ran(inputs, acquisition="neighbors")
     html = sampling_html(sampler)
     figure = drawn(html)
     assert len(figure["data"]) == 2 * panels
@@ -104,14 +104,18 @@ def mixed() -> TaylorSampler:
 
 def test_counts_and_reasons() -> None:
     sampler = mixed()
-    assert counts(sampler) == [("given", 2, 2, 0, 0), ("start", 8, 4, 4, 0), ("new", 3, 0, 0, 3)]
+    assert counts(sampler) == [
+        ("given", 2, 2, 0, 0),
+        ("initial design", 8, 4, 4, 0),
+        ("new", 3, 0, 0, 3),
+    ]
     html = sampling_html(sampler, names=[NASTY, "b"], source=NASTY)
     assert "<b>bold" not in html
     assert "alert(1)</script>" not in html
     assert "4 points" in html
     assert [trace["name"] for trace in drawn(html)["data"][1:]] == [
         "given",
-        "start",
+        "initial design",
         "failed",
         "pending",
     ]
@@ -127,22 +131,29 @@ def test_pages_without_values_or_points() -> None:
 
 
 def test_a_session_whose_function_is_not_here() -> None:
-    sampler = TaylorSampler(None, Box(0, 1), initial=3, interest="derivative")
+    sampler = TaylorSampler(None, Box(0, 1), initial=3, acquisition="derivative")
     for one in sampler.ask(3):
         sampler.tell(one, 1.0)
-    assert [trace["name"] for trace in drawn(sampling_html(sampler))["data"]] == ["y0", "start"]
+    assert [trace["name"] for trace in drawn(sampling_html(sampler))["data"]] == [
+        "y0",
+        "initial design",
+    ]
 
 
 def test_settings_in_words() -> None:
     sampler = TaylorSampler(
-        None, Simplex(2), initial=4, start="grid", density=Draw(temper=1, cap=1, uniform_share=0.25)
+        None,
+        Simplex(2),
+        initial=4,
+        initial_design="grid",
+        proposal=Proposal(temper=1, cap=1, uniform_share=0.25),
     )
     said = settings_in_words(sampler, ["a", "b"])
     assert said["Domain"] == "simplex: a from 0 to 1, b from 0 to 1"
-    assert said["Start"] == "4 points, a grid"
-    assert "among the 5 nearest points" in said["Interest"]
+    assert said["Initial design"] == "4 points, a grid"
+    assert "among the 5 nearest points" in said["Acquisition function"]
     assert (
-        said["Interest counts"].replace("\u00a0", " ")
+        said["Acquisition values count"].replace("\u00a0", " ")
         == "as it stands; 25 % of the points are uniform"
     )
 

@@ -2,7 +2,7 @@ import pytest
 
 from mindgap.core.errors import InputError
 from mindgap.report import study_page
-from mindgap.report.sections import overview
+from mindgap.report.html import library
 from mindgap.runs.results import load_results
 
 CHART = {
@@ -46,7 +46,7 @@ def results(**changes):
 
 
 def body(path):
-    return path.read_text(encoding="utf-8").replace(overview.library(), "")
+    return path.read_text(encoding="utf-8").replace(library(), "")
 
 
 def test_the_page_holds_table_chart_paper_and_cost(tmp_path):

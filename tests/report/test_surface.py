@@ -14,10 +14,12 @@ from xml.etree import ElementTree as ET
 import plotly.graph_objects as go
 import pytest
 
+from mindgap.core import Mark, Surface
 from mindgap.core.errors import InputError
-from mindgap.report.pages.study import study_chart, study_html
-from mindgap.report.pages.surface import FLOOR_SCALE, SCALE, levels, surface_words
-from mindgap.report.pages.surface_still import MOST, View, _tint, surface_still
+from mindgap.report.draw import figure_of
+from mindgap.report.pages.study import study_html
+from mindgap.report.surface import FLOOR_SCALE, SCALE, levels
+from mindgap.report.surface_still import MOST, View, _tint, surface_still
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -34,11 +36,10 @@ NASTY = "low <b> </script><script>alert(1)</script>"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def chart(**changes: Any) -> dict[str, Any]:
+def chart(**changes: Any) -> Surface:
     x, y = [-2.0, -1.0, 0.0, 1.0, 2.0], [-1.0, 0.0, 1.0, 3.0]
     z = [[a * a + b for a in x] for b in y]
     whole = {
-        "kind": "surface",
         "title": "Bowl",
         "x": x,
         "y": y,
@@ -46,8 +47,8 @@ def chart(**changes: Any) -> dict[str, Any]:
         "color": [[abs(value) for value in row] for row in z],
         "floor": [[value + 10 for value in row] for row in z],
         "marks": [
-            {"x": 0.1, "y": -0.9, "name": NASTY, "color": "#009E73"},
-            {"x": 2.0, "y": 3.0, "name": "peak"},
+            Mark(x=0.1, y=-0.9, name=NASTY, color="#009E73"),
+            Mark(x=2.0, y=3.0, name="peak"),
         ],
         "x_label": "w₁",
         "y_label": "w₂",
@@ -55,11 +56,12 @@ def chart(**changes: Any) -> dict[str, Any]:
         "color_label": "Ψ",
         "floor_label": "bound",
     }
-    return {key: value for key, value in {**whole, **changes}.items() if value is not None}
+    return Surface(**{**whole, **changes})
 
 
-def page(given: dict[str, Any], folder: Path, more: str = "") -> Path:
-    table = {"title": "T", "columns": ["a"], "rows": [[1]], "notes": [], "charts": [given]}
+def page(given: Surface, folder: Path, more: str = "") -> Path:
+    table = {"title": "T", "columns": ["a"], "rows": [[1]], "notes": []}
+    table |= {"charts": [given.to_dict()]}
     results = {"study": "unheard-of", "table": table, "trials": [], "date": "2026-01-02T03:04:05"}
     path = folder / "page.html"
     path.write_text(study_html(results).replace("</body>", f"{more}</body>"), encoding="utf-8")
@@ -67,25 +69,25 @@ def page(given: dict[str, Any], folder: Path, more: str = "") -> Path:
 
 
 def test_plotly_accepts_the_figure_with_and_without_its_extras() -> None:
-    for given in (chart(), chart(color=None, floor=None, marks=None), chart(top=3.0, x_label=None)):
-        assert go.Figure(study_chart(given)).data[0].type == "surface"
+    for given in (chart(), chart(color=(), floor=(), marks=()), chart(top=3.0, x_label="")):
+        assert go.Figure(figure_of(given)).data[0].type == "surface"
 
 
-def test_surface_floor_and_marks_stand_where_they_belong() -> None:
-    surface, floor, line, dot, *_ = study_chart(chart())["data"]
-    assert surface["surfacecolor"] == chart()["color"]
+def test_surface_floor_and_marks_are_where_they_belong() -> None:
+    surface, floor, line, dot, *_ = figure_of(chart())["data"]
+    assert surface["surfacecolor"] == chart().color
     low, high, base = levels(chart())
     assert (low, high) == (-1, 7)
     assert base < low
     assert {value for row in floor["z"] for value in row} == {base}
-    assert floor["surfacecolor"] == chart()["floor"]
+    assert floor["surfacecolor"] == chart().floor
     assert (line["x"], line["y"], line["z"]) == ([0.1, 0.1], [-0.9, -0.9], [base, high])
     assert dot["z"] == [base, -1.0]  # z at the grid's nearest place, (0, -1)
     assert line["name"] == "low &lt;b&gt; &lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;"
 
 
 def test_heights_above_the_top_are_cut_off_and_colors_tell_the_rest_apart() -> None:
-    whole, cut = study_chart(chart()), study_chart(chart(top=3.0))
+    whole, cut = figure_of(chart()), figure_of(chart(top=3.0))
     assert (
         cut["layout"]["scene"]["zaxis"]["range"][1]
         == 3
@@ -94,7 +96,7 @@ def test_heights_above_the_top_are_cut_off_and_colors_tell_the_rest_apart() -> N
     )
     assert [(trace["cmin"], trace["cmax"]) for trace in whole["data"][:2]] == [(0, 7), (9, 17)]
     assert [(trace["cmin"], trace["cmax"]) for trace in cut["data"][:2]] == [(0, 3), (9, 13)]
-    assert cut["data"][0]["customdata"] == chart()["floor"]
+    assert cut["data"][0]["customdata"] == chart().floor
     faces = [
         str(surface_still(given)).count("<path")
         for given in (chart(), chart(top=3.0), chart(top=-0.5))
@@ -104,20 +106,19 @@ def test_heights_above_the_top_are_cut_off_and_colors_tell_the_rest_apart() -> N
 
 def test_holes_are_left_out_everywhere() -> None:
     holes = [
-        [math.nan if a > 1 else None if b > 2 else a + b for a in chart()["x"]]
-        for b in chart()["y"]
+        [math.nan if a > 1 else None if b > 2 else a + b for a in chart().x] for b in chart().y
     ]
-    given = chart(z=holes, color=None)
+    given = chart(z=holes, color=())
     assert levels(given)[:2] == (-3, 2)
-    assert "height loss from -3 to 2" in surface_words(given)
+    assert "height loss from −3 to 2" in given.description
     assert "nan" not in str(surface_still(given))
-    go.Figure(study_chart(given))
+    go.Figure(figure_of(given))
 
 
 def test_words_for_those_who_cannot_see() -> None:
-    words = surface_words(chart())
+    words = chart().told()
     assert words.startswith(
-        "Surface over w₁ and w₂: height loss from -1 to 7; color Ψ from 0 to 7; color of the floor"
+        "Surface over w₁ and w₂: height loss from −1 to 7; color Ψ from 0 to 7; color of the floor"
     )
     assert "peak at 2, 3, height 7" in words
 
@@ -125,7 +126,7 @@ def test_words_for_those_who_cannot_see() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"z": None},
+        {"z": ()},
         {"z": [[1.0, 2.0]]},
         {"color": [[1.0] * 5] * 3},
         {"floor": [[1.0] * 4] * 4},
@@ -133,13 +134,13 @@ def test_words_for_those_who_cannot_see() -> None:
     ],
 )
 def test_maps_that_do_not_fit_are_told(changes: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="must hold one row for each of y"):
-        study_chart(chart(**changes))
+    with pytest.raises(InputError, match="must hold one row per y"):
+        figure_of(chart(**changes))
 
 
 def test_a_surface_without_a_number_is_told() -> None:
     with pytest.raises(InputError, match="must hold a finite number"):
-        study_chart(chart(z=[[None] * 5] * 4))
+        figure_of(chart(z=[[None] * 5] * 4))
 
 
 def test_the_still_image_is_sound_svg() -> None:
@@ -157,7 +158,7 @@ def test_the_still_image_is_sound_svg() -> None:
 def test_the_still_image_stays_small() -> None:
     many = [k / 200 for k in range(201)]
     z = [[a * b for a in many] for b in many]
-    image = str(surface_still({"x": many, "y": many, "z": z}))
+    image = str(surface_still(Surface(x=many, y=many, z=z)))
     assert image.count("<path") <= MOST**2 + 1
     assert len(image) < 300_000
 

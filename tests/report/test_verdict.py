@@ -150,21 +150,21 @@ def test_without_a_guarantee_the_commonest_reason_is_given():
         bound(3.0, vacuous=True),
         bound(0.1, valid=False, reason="a leak"),
     ]
-    assert "No bound gives a guarantee here; for 2 of 3 the reason is: it is vacuous." in said(
+    assert "No bound gives a guarantee here. For 2 of 3 the reason is: it is vacuous." in said(
         verdict(facts(), cards)
     )
 
 
 def test_a_leak_silences_the_bounds():
     text = said(verdict(facts(0.0, 0.0, overlap=1.0), [bound(0.01)]))
-    assert "100 % of the test samples stand, with the same target, in the training data" in text
+    assert "100 % of the test samples also appear, with the same target, in the training data" in text
     assert "confidence the error" not in text
 
 
 def test_a_high_train_error_stands_beside_the_best_constant_answer():
     text = said(verdict(facts(0.5, 0.5)))
     assert (
-        "commonest answer is wrong on 90 % of the training samples, this model is wrong on 50 %"
+        "wrong on 50 % of the training samples, the majority-class baseline is wrong on 90 %"
         in text
     )
 
@@ -254,6 +254,6 @@ def test_a_bound_on_a_noisy_model_is_no_guarantee_for_this_one():
     assert "95 % confidence" in said(found)  # the noisy one takes no share of it
     alone = said(verdict(facts(0.0, 0.1), [noisy]))
     assert (
-        "No bound gives a guarantee here; for 1 of 1 the reason is: it speaks of the model with "
+        "No bound gives a guarantee here. For 1 of 1 the reason is: it is about the model with "
         "noise" in alone
     )

@@ -5,60 +5,13 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-TOY = '''
-"""A toy."""
-
-import os
-import signal
-import time
-
-from mindgap.core.study import Study, Trial
-from mindgap.core.table import Table
-
-
-class ToyStudy(Study):
-    """Squares of small numbers.
-
-    Reading: larger numbers have larger squares.
-    """
-
-    count: int = 6
-    pause: float = 0.0
-    log: str = ""
-    raises: tuple[int, ...] = ()
-    kills: tuple[int, ...] = ()
-    expected = {"1": 1.0}
-
-    def trials(self):
-        return [Trial(parameters={"number": number}, seed=number) for number in range(self.count)]
-
-    def run(self, trial):
-        number = trial["number"]
-        if self.log:
-            with open(self.log, "a") as stream:
-                stream.write(f"{number} {os.getpid()}\\n")
-        time.sleep(self.pause)
-        if number in self.raises:
-            raise ValueError(f"no square\\nfor {number}")
-        if number in self.kills:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return {"square": number**2, "odd": number % 2 == 1, "ratio": float("inf") if number == 0 else 1 / number}
-
-    def summarize(self, records):
-        rows = tuple((trial["number"], record["square"], None) for trial, record in records)
-        return Table(title="Squares", columns=("number", "square", "paper"), rows=rows, notes=("toy",))
-
-    def tiny(self):
-        return self.replace(count=2)
-'''
+from processes import TOY
 
 DRIVER = """
 import sys
@@ -136,25 +89,3 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
     made = Drivers(tmp_path)
     yield made
     made.close()
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-@pytest.fixture
-def helpers() -> ModuleType:
-    """This module, for tests that cannot import it by name."""
-    return sys.modules[__name__]

@@ -11,6 +11,7 @@ from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from processes import TOY, alive, eventually
 
 from mindgap.core.errors import InputError, MindgapError, MissingExtraError
 from mindgap.runs import DaskExecutor, LocalExecutor, RayExecutor, SerialExecutor, sweep
@@ -135,7 +136,7 @@ def test_large_messages():
         assert len(executor.submit(bytes.upper, b"x" * 5_000_000).result()) == 5_000_000
 
 
-def test_a_dead_worker_is_replaced(helpers):
+def test_a_dead_worker_is_replaced():
     with LocalExecutor(1) as executor:
         pid = executor.submit(os.getpid).result()
         with pytest.raises(WorkerLostError, match="was killed by SIGKILL"):
@@ -143,7 +144,7 @@ def test_a_dead_worker_is_replaced(helpers):
         fresh = executor.submit(os.getpid).result()
         assert fresh != pid
         os.kill(fresh, signal.SIGKILL)  # while idle
-        assert helpers.eventually(lambda: not helpers.alive(fresh))
+        assert eventually(lambda: not alive(fresh))
         assert executor.submit(os.getpid).result() not in (pid, fresh)
         with pytest.raises(WorkerLostError, match="ended with code 3"):
             executor.submit(eval, "__import__('os')._exit(3)").result()
@@ -158,10 +159,10 @@ def test_a_dead_worker_is_noticed_while_its_child_holds_the_pipe():
             future.result(timeout=5)
 
 
-def test_shutdown_leaves_no_process(helpers):
+def test_shutdown_leaves_no_process():
     with LocalExecutor(2) as executor:
         pids = {executor.submit(os.getpid).result() for _ in range(4)}
-    assert not any(map(helpers.alive, pids))
+    assert not any(map(alive, pids))
 
 
 def test_abort_is_prompt_and_the_executor_lives_on():
@@ -180,10 +181,10 @@ def test_a_study_that_cannot_be_pickled():
         executor.submit(lambda: 0).result()
 
 
-def test_a_study_from_a_file_that_is_on_no_path(tmp_path, helpers):
+def test_a_study_from_a_file_that_is_on_no_path(tmp_path):
     path = tmp_path / "apart" / "mine.py"
     path.parent.mkdir()
-    path.write_text(helpers.TOY.replace("ToyStudy", "ApartStudy"))
+    path.write_text(TOY.replace("ToyStudy", "ApartStudy"))
     spec = importlib.util.spec_from_file_location("mine_apart", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["mine_apart"] = module
@@ -198,8 +199,8 @@ MAIN = "\nfrom mindgap.runs import sweep\n{guard}"
 MAIN += "print(sweep(ToyStudy(), store=':memory:', workers=1, progress=False))\n"
 
 
-def script(tmp_path, helpers, guard: str, *command: str) -> subprocess.CompletedProcess:
-    (tmp_path / "script.py").write_text(helpers.TOY + MAIN.format(guard=guard))
+def script(tmp_path, guard: str, *command: str) -> subprocess.CompletedProcess:
+    (tmp_path / "script.py").write_text(TOY + MAIN.format(guard=guard))
     return subprocess.run(
         [sys.executable, *command],
         cwd=tmp_path,
@@ -211,18 +212,18 @@ def script(tmp_path, helpers, guard: str, *command: str) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("command", [("script.py",), ("-m", "script")])
-def test_a_study_in_the_script_itself(tmp_path, helpers, command):
-    shown = script(tmp_path, helpers, "if __name__ == '__main__': ", *command)
+def test_a_study_in_the_script_itself(tmp_path, command):
+    shown = script(tmp_path, "if __name__ == '__main__': ", *command)
     assert shown.stdout == "toy-study: 6 done, 0 resumed, 0 failed, 0 to run\n", shown.stderr
 
 
-def test_a_script_without_guard_is_told(tmp_path, helpers):
-    shown = script(tmp_path, helpers, "", "script.py")
+def test_a_script_without_guard_is_told(tmp_path):
+    shown = script(tmp_path, "", "script.py")
     assert "if __name__ == '__main__'" in shown.stderr.splitlines()[-1]
 
 
-def test_a_study_typed_into_a_session_is_told(tmp_path, helpers):
-    shown = script(tmp_path, helpers, "", "-c", helpers.TOY + MAIN.format(guard=""))
+def test_a_study_typed_into_a_session_is_told(tmp_path):
+    shown = script(tmp_path, "", "-c", TOY + MAIN.format(guard=""))
     assert "typed into a session" in shown.stderr.splitlines()[-1]
 
 

@@ -7,6 +7,8 @@ import os
 import signal
 import sqlite3
 
+from processes import alive, eventually
+
 TRIALS, KILLS, PAUSE = 200, 10, 0.025
 
 
@@ -23,25 +25,25 @@ def committed(store) -> set[int]:
     return {json.loads(text)["number"] for (text,) in rows}
 
 
-def kill_a_worker(drivers, helpers, begun: int) -> None:
-    assert helpers.eventually(lambda: len(drivers.runs()) > begun + 3)
+def kill_a_worker(drivers, begun: int) -> None:
+    assert eventually(lambda: len(drivers.runs()) > begun + 3)
     pid = drivers.runs()[-1][1]
     os.kill(pid, signal.SIGKILL)
-    assert helpers.eventually(lambda: not helpers.alive(pid))
+    assert eventually(lambda: not alive(pid))
 
 
-def test_ten_kills_of_the_driver_and_ten_of_workers(drivers, helpers):
+def test_ten_kills_of_the_driver_and_ten_of_workers(drivers):
     kept: set[int] = set()
     repeated: set[int] = set()
     for round_ in range(KILLS):
         begun, driver = len(drivers.runs()), drivers.start(TRIALS, PAUSE)
-        kill_a_worker(drivers, helpers, begun)
+        kill_a_worker(drivers, begun)
         before = len(committed(drivers.store))
-        assert helpers.eventually(lambda before=before: len(committed(drivers.store)) > before + 10)
+        assert eventually(lambda before=before: len(committed(drivers.store)) > before + 10)
         assert driver.poll() is None, (round_, driver.communicate())
         driver.send_signal(signal.SIGKILL)
         driver.wait()
-        assert helpers.eventually(lambda: not any(map(helpers.alive, drivers.pids())), 5), (
+        assert eventually(lambda: not any(map(alive, drivers.pids())), 5), (
             "workers outlive the driver"
         )
         repeated |= kept & {number for number, _ in drivers.runs()[begun:]}
@@ -80,9 +82,9 @@ def test_two_drivers_on_one_store(drivers):
     connection.close()
 
 
-def test_interrupt_keeps_what_is_done_and_leaves_no_process(drivers, helpers):
+def test_interrupt_keeps_what_is_done_and_leaves_no_process(drivers):
     driver = drivers.start(200, PAUSE, "--bar")
-    assert helpers.eventually(lambda: len(committed(drivers.store)) > 5)
+    assert eventually(lambda: len(committed(drivers.store)) > 5)
     os.killpg(driver.pid, signal.SIGINT)  # as a terminal does: to the driver and all of its group
     out, err = driver.communicate(timeout=10)
     assert driver.returncode == 130
@@ -90,12 +92,12 @@ def test_interrupt_keeps_what_is_done_and_leaves_no_process(drivers, helpers):
     done, resumed, failed, interrupted = out.split()
     assert (resumed, failed, interrupted) == ("0", "0", "True")
     assert int(done) == len(committed(drivers.store))
-    assert not any(map(helpers.alive, drivers.pids()))
+    assert not any(map(alive, drivers.pids()))
 
 
-def test_resume_after_an_interrupt(drivers, helpers):
+def test_resume_after_an_interrupt(drivers):
     driver = drivers.start(40, PAUSE)
-    assert helpers.eventually(lambda: len(committed(drivers.store)) > 5)
+    assert eventually(lambda: len(committed(drivers.store)) > 5)
     driver.send_signal(signal.SIGINT)
     done = int(driver.communicate(timeout=10)[0].split()[0])
     again = drivers.start(40, PAUSE).communicate(timeout=60)[0].split()
@@ -103,12 +105,12 @@ def test_resume_after_an_interrupt(drivers, helpers):
     assert len(drivers.runs()) <= 40 + 2
 
 
-def test_a_long_trial_holds_up_neither_an_interrupt_nor_a_kill(drivers, helpers):
+def test_a_long_trial_holds_up_neither_an_interrupt_nor_a_kill(drivers):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         begun, driver = len(drivers.runs()), drivers.start(4, 120.0)
-        assert helpers.eventually(lambda b=begun: len(drivers.runs()) == b + 2)
+        assert eventually(lambda b=begun: len(drivers.runs()) == b + 2)
         driver.send_signal(number)
         driver.communicate(timeout=5)
         assert driver.returncode in (130, -number)
-        assert helpers.eventually(lambda: not any(map(helpers.alive, drivers.pids())), 5)
+        assert eventually(lambda: not any(map(alive, drivers.pids())), 5)
     assert not committed(drivers.store)

@@ -99,7 +99,7 @@ def test_a_trial_that_kills_its_workers_is_given_up_and_the_rest_goes_on(toy, tm
     study = toy.ToyStudy(kills=(1,), pause=0.01, log=str(tmp_path / "log"))
     result = sweep(study, store=tmp_path / "r.sqlite", workers=2, progress=False)
     assert (result.done, result.failed) == (5, 1)
-    assert "3 attempts" in result.failures[0][1].error
+    assert "given up after 3 workers" in result.failures[0][1].error
     assert "SIGKILL" in result.failures[0][1].error
     tried = [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()]
     assert tried.count("1") == 3

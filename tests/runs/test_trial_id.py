@@ -124,58 +124,57 @@ def test_a_file_beside_the_study_counts(toy, tmp_path):
 
 
 @pytest.fixture
-def house(tmp_path, monkeypatch):
-    """A small package that stands for mindgap."""
+def package(tmp_path, monkeypatch):
+    """A small package in the place of mindgap."""
     files = {
-        "__init__.py": "from house.unused import nothing\n",
+        "__init__.py": "from little.unused import nothing\n",
         "unused.py": "nothing = 0\n",
         "ops/__init__.py": "",
-        "ops/norms.py": "from house.ops import shared\n",
+        "ops/norms.py": "from little.ops import shared\n",
         "ops/shared.py": "x = 1\n",
         "ops/other.py": "x = 1\n",
         "measures/__init__.py": "import importlib\n",
         "measures/margin.py": "from ..ops.other import x\n",
-        "study.py": "def run():\n    from house.ops.norms import x\n",
+        "study.py": "def run():\n    from little.ops.norms import x\n",
         "wide.py": "from .measures import Margin\n",
-        "named.py": "from house.core import registry\n",
     }
     for name, text in files.items():
-        path = tmp_path / "house" / name
+        path = tmp_path / "little" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "house" / "__init__.py").write_text("")
-    importlib.import_module("house")
-    (tmp_path / "house" / "__init__.py").write_text(files["__init__.py"])
-    yield tmp_path / "house"
-    for name in [name for name in sys.modules if name.partition(".")[0] == "house"]:
+    (tmp_path / "little" / "__init__.py").write_text("")
+    importlib.import_module("little")
+    (tmp_path / "little" / "__init__.py").write_text(files["__init__.py"])
+    yield tmp_path / "little"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "little"]:
         del sys.modules[name]
 
 
-def test_only_what_is_imported_is_followed_and_nothing_is_imported(house):
-    assert set(code.reachable("house.study")) == {
-        "house.study",
-        "house.ops.norms",
-        "house.ops.shared",
+def test_only_what_is_imported_is_followed_and_nothing_is_imported(package):
+    assert set(code.reachable("little.study")) == {
+        "little.study",
+        "little.ops.norms",
+        "little.ops.shared",
     }
-    assert "house.study" not in sys.modules
+    assert "little.study" not in sys.modules
 
 
-def test_a_package_counts_with_its_whole_folder(house):
-    found = set(code.reachable("house.wide"))
-    assert found == {"house.wide", "house.measures", "house.measures.margin", "house.ops.other"}
+def test_a_package_counts_with_its_whole_folder(package):
+    found = set(code.reachable("little.wide"))
+    assert found == {"little.wide", "little.measures", "little.measures.margin", "little.ops.other"}
 
 
-def test_an_edit_in_a_used_module_changes_the_version_and_one_elsewhere_does_not(house):
-    before = code.code_version("house.study")
-    (house / "ops" / "other.py").write_text("x = 2\n")
-    (house / "unused.py").write_text("nothing = 2\n")
-    assert code.code_version("house.study") == before
-    (house / "ops" / "shared.py").write_text("x = 22\n")
-    assert code.code_version("house.study") != before
+def test_an_edit_in_a_used_module_changes_the_version_and_one_elsewhere_does_not(package):
+    before = code.code_version("little.study")
+    (package / "ops" / "other.py").write_text("x = 2\n")
+    (package / "unused.py").write_text("nothing = 2\n")
+    assert code.code_version("little.study") == before
+    (package / "ops" / "shared.py").write_text("x = 22\n")
+    assert code.code_version("little.study") != before
 
 
-def test_the_house_itself_is_followed(toy):
+def test_mindgap_itself_is_followed(toy):
     found = code.reachable("toy_study")
     assert {"toy_study", "mindgap.core.study", "mindgap.core.spec", "mindgap.core.table"} <= set(
         found
@@ -183,17 +182,41 @@ def test_the_house_itself_is_followed(toy):
     assert not any(name.startswith(("mindgap.runs", "mindgap.nets", "torch")) for name in found)
 
 
-def test_looking_specs_up_by_name_depends_on_all_of_them():
-    assert code._looks_up("mindgap.core.registry", ("find",))
-    assert code._looks_up("mindgap.core", ("registry",))
-    assert not code._looks_up("mindgap.core.registry", ("publish",))
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from mindgap.core import find",
+        "from mindgap.core.registry import catalog",
+        "from mindgap.core import registry",
+        "import mindgap.core.registry",
+    ],
+)
+def test_looking_specs_up_by_name_depends_on_all_of_them(line, toy):
+    found = set(code.reachable("toy_study"))
+    assert "mindgap.measures.basic.gap" not in found
+    rewrite(toy, "import time", f"import time\n{line}")
+    found = set(code.reachable("toy_study"))
+    assert {"mindgap.measures.basic.gap", "mindgap.bounds.kl_inverse"} <= found
+    assert "mindgap.remedies.dropout" in found
 
 
-def test_broken_source_is_hashed_as_it_is(house):
-    (house / "study.py").write_text("def run(:\n")
-    before = code.code_version("house.study")
-    (house / "study.py").write_text("def run(::\n")
-    assert code.code_version("house.study") != before
+def test_loading_data_by_name_depends_on_all_data_sets(toy):
+    rewrite(toy, "import time", "import time\nfrom mindgap.data import load")
+    assert {"mindgap.data.mnist", "mindgap.data.catalog"} <= set(code.reachable("toy_study"))
+
+
+def test_a_lazy_name_leads_to_the_file_that_defines_it(toy):
+    rewrite(toy, "import time", "import time\nfrom mindgap.core import require")
+    found = set(code.reachable("toy_study"))
+    assert "mindgap.core.errors" in found
+    assert "mindgap.core.certificate" not in found
+
+
+def test_broken_source_is_hashed_as_it_is(package):
+    (package / "study.py").write_text("def run(:\n")
+    before = code.code_version("little.study")
+    (package / "study.py").write_text("def run(::\n")
+    assert code.code_version("little.study") != before
 
 
 def test_without_source_the_version_and_the_bytecode_remain():

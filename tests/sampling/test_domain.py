@@ -145,7 +145,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "equal ends": (lambda: Box(1, 1), "low must be below high"),
     "unequal lengths": (lambda: Box([0, 0], [1]), "got 2 and 1"),
     "infinite": (lambda: Box(0, math.inf), "Bound every coordinate"),
-    "empty": (lambda: Box([], []), "one finite number a coordinate"),
+    "empty": (lambda: Box([], []), "one finite number per coordinate"),
     "words": (lambda: Box("low", "high"), "low must be numbers"),  # type: ignore[arg-type]
     "no dimension": (lambda: Simplex(0), "size must be an integer of at least 1"),
     "no total": (lambda: Simplex(2, total=0.0), "above 0"),

@@ -16,9 +16,17 @@ import torch
 from torch import Tensor
 
 from mindgap.core.errors import InputError, MindgapError
-from mindgap.sampling import Box, Draw, Interest, Simplex, TaylorSampler, Where, start_points
-from mindgap.sampling.journal import saved_settings
-from mindgap.sampling.proposal import DENSITIES, carried, cell_shares, drawn
+from mindgap.sampling import (
+    Acquisition,
+    Box,
+    Proposal,
+    Simplex,
+    TaylorSampler,
+    Where,
+    initial_design,
+)
+from mindgap.sampling.proposal import PROPOSALS
+from mindgap.sampling.trail import saved_settings
 
 
 def steep(points: Tensor) -> Tensor:
@@ -30,15 +38,17 @@ SQUARE = Box([0, 0], [1, 1])
 
 
 KINDS = [
-    (kind, density) for kind in ("derivative", "differences", "sampled") for density in DENSITIES
+    (kind, proposal) for kind in ("derivative", "differences", "sampled") for proposal in PROPOSALS
 ]
 
 
 @pytest.mark.parametrize(
-    ("interest", "density"), [*KINDS, ("neighbors", "pool"), ("neighbors", "mixture")]
+    ("acquisition", "proposal"), [*KINDS, ("neighbors", "pool"), ("neighbors", "mixture")]
 )
-def test_new_points_gather_where_the_function_is_steep(interest: str, density: str) -> None:
-    sampler = TaylorSampler(steep, SQUARE, initial=64, interest=interest, density=density, seed=1)
+def test_new_points_gather_where_the_function_is_steep(acquisition: str, proposal: str) -> None:
+    sampler = TaylorSampler(
+        steep, SQUARE, initial=64, acquisition=acquisition, proposal=proposal, seed=1
+    )
     found = sampler.run(200)
     assert found.points.shape == (264, 2)
     assert bool(SQUARE.contains(found.points).all())
@@ -48,72 +58,21 @@ def test_new_points_gather_where_the_function_is_steep(interest: str, density: s
     torch.testing.assert_close(found.values[:, 0], steep(found.points))
 
 
-def test_draws_follow_the_tempered_and_capped_interest() -> None:
-    """Candidates in proportion to the weights: counted in slices, against the integral."""
-    domain = Box(0, 1)
-    draw = Draw(density="exact", temper=1.0, cap=1.0, pool=200)
-    random = torch.Generator().manual_seed(0)
-    found = draw.points(
-        4000, domain, torch.zeros(1, 1), torch.ones(1), lambda x: x[:, 0] ** 2, random
-    )[:, 0]
-    share = torch.histc(found, 5, 0, 1) / 4000
-    expected = torch.tensor([(k + 1) ** 3 - k**3 for k in range(5)]) / 125
-    assert float((share - expected).abs().max()) < 0.02
-    half = Draw(density="exact", temper=0.5, cap=1.0, pool=200)
-    found = half.points(
-        4000, domain, torch.zeros(1, 1), torch.ones(1), lambda x: x[:, 0] ** 2, random
-    )[:, 0]
-    expected = torch.tensor([(k + 1) ** 2 - k**2 for k in range(5)]) / 25
-    assert float((torch.histc(found, 5, 0, 1) / 4000 - expected).abs().max()) < 0.02
-
-
-def test_weights_are_capped_and_never_all_zero() -> None:
-    values = torch.cat([torch.ones(99), torch.tensor([1e9])])
-    assert Draw(cap=0.99, temper=1).weights(values).tolist() == [1.0] * 100
-    assert Draw(cap=1, temper=1).weights(values)[0] == pytest.approx(1e-9)
-    assert Draw().weights(torch.zeros(5)).tolist() == [1.0] * 5
-    spike = torch.cat([torch.zeros(999), torch.ones(1)])
-    assert Draw(cap=0.9).weights(spike).sum() == 1  # the cap is zero, the spike is not
-    assert Draw().weights(torch.tensor([1.0, float("nan"), float("inf")])).tolist() == [
-        1.0,
-        0.0,
-        0.0,
-    ]
-
-
-def test_interest_is_carried_to_candidates() -> None:
-    known = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    weights = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    found = carried(
-        weights, known, torch.tensor([[0.0], [0.5], [1.0], [0.9]], dtype=torch.float64), Box(0, 1)
-    )
-    assert found.tolist() == pytest.approx([0.0, 0.5, 1.0, 0.81 / 0.82], abs=1e-12)
-
-
-def test_draws_without_replacement_have_the_right_first_choice() -> None:
-    random = torch.Generator().manual_seed(0)
-    weights = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64)
-    first = [int(drawn(weights, 1, random)) for _ in range(2000)]
-    assert 0 not in first
-    assert np.mean([place == 2 for place in first]) == pytest.approx(0.75, abs=0.04)
-    assert sorted(drawn(weights, 3, random).tolist()) == [0, 1, 2]
-
-
 def test_uniform_share_is_kept() -> None:
-    draw = Draw(density="exact", uniform_share=0.5, temper=1.0)
-    sampler = TaylorSampler(steep, SQUARE, initial=16, density=draw)
+    draw = Proposal(kind="exact", uniform_share=0.5, temper=1.0)
+    sampler = TaylorSampler(steep, SQUARE, initial=16, proposal=draw)
     new = sampler.run(400).points[16:]
     away = (new[:, 0] - 0.3).abs() > 0.3
     assert 0.15 < away.double().mean() < 0.3  # 0.4 of the uniform half
 
 
 def test_later_rounds_of_a_mixture_do_not_crowd_further() -> None:
-    """The share of steep points stays what the interest asks for, though known points gather there."""
-    draw = Draw(density="mixture", temper=1.0, cap=1.0, components=4)
+    """Known points that gather in steep places do not attract ever more points there."""
+    draw = Proposal(kind="mixture", temper=1.0, cap=1.0, components=4)
     shares = []
     for rounds in (1, 4):
         sampler = TaylorSampler(
-            lambda x: torch.sin(6 * x[:, 0]), Box(0, 1), initial=64, density=draw, seed=2
+            lambda x: torch.sin(6 * x[:, 0]), Box(0, 1), initial=64, proposal=draw, seed=2
         )
         found = sampler.run(800, rounds=rounds)
         last = found.points[-200:, 0]
@@ -121,39 +80,21 @@ def test_later_rounds_of_a_mixture_do_not_crowd_further() -> None:
     assert shares[1] == pytest.approx(shares[0], abs=0.08)
 
 
-def test_the_number_of_components_can_be_left_to_bic() -> None:
-    points = torch.linspace(0, 1, 200, dtype=torch.float64)[:, None]
-    weights = torch.exp(-((points[:, 0] - 0.2) ** 2) / 2e-3) + torch.exp(
-        -((points[:, 0] - 0.8) ** 2) / 2e-3
-    )
-    found = Draw(density="mixture", components=0).mixture(points, weights, seed=0)
-    assert found.components == 2
-    assert sorted(found.means[:, 0].tolist()) == pytest.approx([0.2, 0.8], abs=0.02)
-    one = Draw(density="mixture", components=0).mixture(
-        points[:1].repeat(3, 1) + torch.eye(3)[:, :1], weights[:3], 0
-    )
-    assert one.components <= 2
-
-
-def test_cells_share_the_domain() -> None:
-    known = torch.tensor([[0.0], [0.1], [1.0]], dtype=torch.float64)
-    found = cell_shares(known, Box(0, 1), torch.Generator().manual_seed(0), each=20_000)
-    assert (found / 3).tolist() == pytest.approx([0.05, 0.5, 0.45], abs=0.01)
-
-
 def test_rounds_and_ask_tell_equal_each_other() -> None:
-    by_run = TaylorSampler(steep, SQUARE, initial=9, interest="neighbors", seed=3).run(12, rounds=3)
-    sampler = TaylorSampler(None, SQUARE, initial=9, interest="neighbors", seed=3)
+    by_run = TaylorSampler(steep, SQUARE, initial=9, acquisition="neighbors", seed=3).run(
+        12, rounds=3
+    )
+    sampler = TaylorSampler(None, SQUARE, initial=9, acquisition="neighbors", seed=3)
     for count in (9, 4, 4, 4):
         asked = sampler.ask(count)
         sampler.tell_many((one, steep(torch.tensor([one.point]))) for one in asked)
     torch.testing.assert_close(sampler.points, by_run.points, rtol=0, atol=0)
 
 
-def test_start_is_served_first_and_unanswered_points_do_not_count() -> None:
-    sampler = TaylorSampler(None, Box(-1, 1), initial=4, start="grid")
-    assert [one.why for one in sampler.ask(6)] == ["start"] * 4 + ["interest"] * 2
-    grid = start_points("grid", 4, Box(-1, 1))
+def test_the_initial_design_is_served_first_and_unanswered_points_do_not_count() -> None:
+    sampler = TaylorSampler(None, Box(-1, 1), initial=4, initial_design="grid")
+    assert [one.why for one in sampler.ask(6)] == ["initial"] * 4 + ["acquisition"] * 2
+    grid = initial_design("grid", 4, Box(-1, 1))
     assert [one.point for one in sampler.pending[:4]] == [tuple(row) for row in grid.tolist()]
     assert len(sampler.points) == 0
     sampler.tell(2, 1.5)
@@ -175,7 +116,7 @@ def test_several_outputs_and_other_domains() -> None:
         assert bool(domain.contains(found.points).all())
 
 
-def test_a_session_goes_on(tmp_path: Path) -> None:
+def test_a_session_resumes(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "one.jsonl"
     whole = TaylorSampler(None, SQUARE, initial=8, seed=5)
     for _ in range(4):
@@ -217,7 +158,7 @@ def test_a_session_has_one_writer_and_its_own_settings(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="initial=5 where"):
         TaylorSampler(None, SQUARE, initial=5, session=path)
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="one JSON object a line"):
+    with pytest.raises(InputError, match="one JSON object per line"):
         TaylorSampler(None, SQUARE, initial=4, session=path)
     with pytest.raises(InputError, match="must be a sampling session"):
         saved_settings(path)
@@ -272,15 +213,18 @@ def test_kill_loses_no_told_value(tmp_path: Path) -> None:
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
     "domain": (lambda: TaylorSampler(steep, (0, 1)), "domain must be"),  # type: ignore[arg-type]
-    "interest": (lambda: TaylorSampler(steep, SQUARE, interest="entropy"), "interest"),
-    "density": (lambda: TaylorSampler(steep, SQUARE, density="gauss"), "density"),
+    "acquisition": (
+        lambda: TaylorSampler(steep, SQUARE, acquisition="entropy"),
+        "acquisition must be",
+    ),
+    "proposal": (lambda: TaylorSampler(steep, SQUARE, proposal="gauss"), "proposal must be"),
     "no function": (lambda: TaylorSampler(None, SQUARE).run(3), "must have a function"),
     "derivative of nothing": (
-        lambda: _told(TaylorSampler(None, SQUARE, interest="derivative", initial=2)).ask(1),
+        lambda: _told(TaylorSampler(None, SQUARE, acquisition="derivative", initial=2)).ask(1),
         "must have a function",
     ),
     "exact of nothing": (
-        lambda: _told(TaylorSampler(None, SQUARE, density="exact", initial=8)).ask(1),
+        lambda: _told(TaylorSampler(None, SQUARE, proposal="exact", initial=8)).ask(1),
         "anywhere",
     ),
     "twice": (lambda: _told(TaylorSampler(None, SQUARE, initial=2)).tell(0, 1.0), "told once"),
@@ -288,16 +232,16 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "length": (lambda: _longer(TaylorSampler(None, SQUARE)), "must have 1 numbers"),
     "empty": (lambda: _longer(TaylorSampler(None, SQUARE), []), "one number or more"),
     "scalar": (
-        lambda: TaylorSampler(lambda x: x.sum(), SQUARE, interest="neighbors").run(1),
+        lambda: TaylorSampler(lambda x: x.sum(), SQUARE, acquisition="neighbors").run(1),
         "each of 16 rows",
     ),
     "numpy": (
         lambda: TaylorSampler(lambda x: np.sin(x.numpy()), SQUARE).run(1),
         "must be one that torch",
     ),
-    "epsilon": (lambda: Interest(epsilon=0.0), "epsilon must be above 0"),
-    "cap": (lambda: Draw(cap=0.0), "cap must be above 0"),
-    "temper": (lambda: Draw(temper=2.0), "temper must be"),
+    "epsilon": (lambda: Acquisition(epsilon=0.0), "epsilon must be above 0"),
+    "cap": (lambda: Proposal(cap=0.0), "cap must be above 0"),
+    "temper": (lambda: Proposal(temper=2.0), "temper must be"),
 }
 
 

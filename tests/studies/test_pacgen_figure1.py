@@ -1,4 +1,4 @@
-"""Figure 1 of the PAC-Bayes paper: the toy is the network it says, its numbers are the formulas', its table adds up."""
+"""Figure 1 of Wang et al. 2018: the toy is the network it says, its numbers are the formulas', its table adds up."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from mindgap.core import Chart
 from mindgap.core.study import Trial
 from mindgap.ops.pac_bayes.hessian import lemma3
-from mindgap.report.pages.study import study_chart
+from mindgap.report.draw import figure_of
 from mindgap.studies.pacgen.calculus import derivatives
 from mindgap.studies.pacgen.figure1 import COLUMNS, PAIR, PacgenFigure1, _agrees
 from mindgap.studies.pacgen.optima import SLIGHTLY, landscape, optima
@@ -192,18 +193,16 @@ def test_which_number_agrees_with_the_gap() -> None:
 
 def test_the_charts_show_what_was_found(records: list[tuple[Trial, dict[str, Any]]]) -> None:
     found = STUDY.summarize(records).charts
-    assert [chart["kind"] for chart in found] == ["surface", "plane", "plane"]
-    for chart in json.loads(json.dumps(found)):
-        go.Figure(study_chart(chart))
+    assert [chart.kind for chart in found] == ["surface", "heatmap", "heatmap"]
+    for chart in found:
+        go.Figure(figure_of(Chart.from_dict(json.loads(json.dumps(chart.to_dict())))))
     surface, drawn = found[0], records[0][1]
-    assert [(mark["x"], mark["y"]) for mark in surface["marks"]] == [
-        tuple(drawn[which]["place"]) for which in PAIR
-    ]
+    assert [mark.spot for mark in surface.marks] == [tuple(drawn[which]["place"]) for which in PAIR]
     toy, row, column = Toy.draw(100, drawn["seed"]), 7, 40
-    place = torch.tensor([[surface["x"][column], surface["y"][row]]], dtype=torch.float64)
-    assert surface["z"][row][column] == pytest.approx(float(toy.losses(place)), rel=1e-3)
+    place = torch.tensor([[surface.x[column], surface.y[row]]], dtype=torch.float64)
+    assert surface.z[row][column] == pytest.approx(float(toy.losses(place)), rel=1e-3)
     plane = found[1]
-    corner = torch.tensor([[plane["x"][0], plane["y"][5]]], dtype=torch.float64)
+    corner = torch.tensor([[plane.x[0], plane.y[5]]], dtype=torch.float64)
     chance = toy.margins(*torch.tensor(drawn["sharp"]["place"]).double()[:, None], corner).sigmoid()
-    assert plane["z"][5][0] == pytest.approx(float(chance), abs=0.02)
-    assert sum(len(group["x"]) for group in plane["points"]) == 100
+    assert plane.z[5][0] == pytest.approx(float(chance), abs=0.02)
+    assert sum(len(group.x) for group in plane.points) == 100

@@ -1,4 +1,4 @@
-"""Figures 6 and 7 of the PerturbedOPT paper: paired arms, the choice on validation data, curves and the table."""
+"""Figures 6 and 7 of Wang et al. 2018: paired arms, the choice on validation data, curves and the table."""
 
 from __future__ import annotations
 
@@ -217,27 +217,26 @@ def test_curves_are_means_with_intervals_and_diverged_runs_are_counted() -> None
     table = perturbed_table("title", arms(), runs, (), fresh=True)
     assert "PerturbedOPT, published: 1 of 3 runs diverged." in table.notes
     bars, *lines = table.charts
-    assert bars["series"][0]["x"] == ["PerturbedOPT, γ = 1", "dropout 0.3", "SAM, ρ = 0.05"]
-    assert [chart["y_label"] for chart in lines] == [
+    assert bars.names == ("PerturbedOPT, γ = 1", "dropout 0.3", "SAM, ρ = 0.05")
+    assert [chart.y_label for chart in lines] == [
         f"{part} accuracy, %" for part in ("train", "validation", "test")
     ]  # fmt: skip
-    series = {row["name"]: row for row in lines[2]["series"]}
+    series = {row.name: row for row in lines[2].series}
     assert list(series)[:4] == [PLAIN, "PerturbedOPT, γ = 1", "dropout 0.3", "SAM, ρ = 0.05"]
-    assert series[PLAIN]["x"] == [1, 2]
-    assert series[PLAIN]["y"] == [50, 51]
-    assert series[PLAIN]["low"][1] < 51 < series[PLAIN]["high"][1]
+    assert series[PLAIN].x == (1, 2)
+    assert series[PLAIN].y == (50, 51)
+    assert series[PLAIN].low[1] < 51 < series[PLAIN].high[1]
 
 
 def test_a_collapsed_published_arm_is_told_and_not_drawn() -> None:
     runs, name = invented_runs(), "PerturbedOPT, published"
     drawn = {
-        row["name"]
-        for row in perturbed_table("title", arms(), runs, (), fresh=True).charts[1]["series"]
+        row.name for row in perturbed_table("title", arms(), runs, (), fresh=True).charts[1].series
     }
     assert name in drawn
     runs[name] = {seed: invented_record(10, 60) for seed in range(4)}
     table = perturbed_table("title", arms(), runs, (), fresh=True)
-    assert {row["name"] for row in table.charts[1]["series"]} == drawn - {name}
+    assert {row.name for row in table.charts[1].series} == drawn - {name}
     assert any(
         f"leave out {name}, whose validation accuracy of 10.0 %" in note for note in table.notes
     )

@@ -16,10 +16,10 @@ def test_counts_and_curves() -> None:
     assert rows["Runge", RESAMPLED][6] > 90  # they repeat what is known
     assert rows["Runge", "TBS, weighted mixture"][6] < 40
     for chart in table.charts:
-        series = {line["name"]: line for line in chart["series"]}
-        assert len(series["f"]["x"]) == 201
-        assert max(series["Df / max Df"]["y"]) == 1
-        assert len(series["TBS, exact density: on f"]["x"]) == 8
+        series = {line.name: line for line in chart.series}
+        assert len(series["f"].x) == 201
+        assert max(series["Df / max Df"].y) == 1
+        assert len(series["TBS, exact density: on f"].x) == 8
 
 
 def test_share_of_the_interval_is_that_of_a_fine_grid() -> None:

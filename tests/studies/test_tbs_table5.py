@@ -118,13 +118,13 @@ def test_figure_has_maps_in_their_axes_and_three_curves() -> None:
     study = TbsFigure4().tiny()
     found = [(trial, study.run(trial)) for trial in study.trials()]
     table = study.summarize(found)
-    kinds = [chart["kind"] for chart in table.charts]
-    assert kinds == ["heat"] * 3 + ["line"] * 3
-    interest = torch.tensor(table.charts[0]["z"])
+    kinds = [chart.kind for chart in table.charts]
+    assert kinds == ["heatmap"] * 3 + ["line"] * 3
+    interest = torch.tensor(table.charts[0].z)
     assert float(interest.max()) <= 0.1
     assert float(interest[-1, 0]) > float(
         interest[-1, -1]
     )  # rows are eta0, columns u0: steep at small u0
-    truth = table.charts[3]["series"][0]
-    assert truth["name"] == "u, true"
-    assert len(truth["x"]) == len(truth["y"]) == 51
+    truth = table.charts[3].series[0]
+    assert truth.name == "u, true"
+    assert len(truth.x) == len(truth.y) == 51

@@ -9,11 +9,12 @@ import plotly.graph_objects as go
 import pytest
 import torch
 
+from mindgap.core import Chart
 from mindgap.core.errors import InputError
 from mindgap.core.study import Trial
 from mindgap.data import two_moons
 from mindgap.ops.variance.local import local_variance
-from mindgap.report.pages.study import study_chart
+from mindgap.report.draw import figure_of
 from mindgap.studies.vbsw.figure1 import ARMS, WHERE, VbswFigure1, _accuracy
 from mindgap.training.fit import fit
 
@@ -71,10 +72,10 @@ def test_the_table_and_its_charts(records: list[tuple[Trial, dict[str, Any]]]) -
     differences = {(row[0], row[1], row[4]): row[5] for row in table.rows if row[4]}
     for (where, arm, other), difference in differences.items():
         assert difference == pytest.approx(values[where, arm] - values[where, other])
-    assert [chart["kind"] for chart in table.charts] == ["plane", "plane"]
-    for chart in json.loads(json.dumps(table.charts)):
-        go.Figure(study_chart(chart))
-    assert [trace["name"] for trace in study_chart(table.charts[1])["data"][:3]][1].startswith(
+    assert [chart.kind for chart in table.charts] == ["heatmap", "heatmap"]
+    for chart in table.charts:
+        go.Figure(figure_of(Chart.from_dict(json.loads(json.dumps(chart.to_dict())))))
+    assert [trace["name"] for trace in figure_of(table.charts[1])["data"][:3]][1].startswith(
         "VBSW, mean 1 ("
     )
 

@@ -11,8 +11,8 @@ import torch
 from mindgap.core.errors import DataUnavailableError
 from mindgap.core.study import Trial
 from mindgap.data import mnist
+from mindgap.report.html import library
 from mindgap.report.pages.study import study_html
-from mindgap.report.sections import overview
 from mindgap.studies.vbsw.figure2 import LOADERS, VbswFigure2, _found
 
 
@@ -65,7 +65,7 @@ def test_the_rows_are_per_cent_with_paired_differences() -> None:
 
 
 def test_the_images_reach_the_page_and_captions_are_harmless() -> None:
-    text = study_html(json.loads(json.dumps(results()))).replace(overview.library(), "")
+    text = study_html(json.loads(json.dumps(results()))).replace(library(), "")
     assert text.count('<img src="data:image/png;base64,AAAA"') == 4
     assert "3 → &lt;b&gt;" in text
     assert "3 → <b>" not in text

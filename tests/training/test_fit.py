@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from cases import inputs, labels, recipe
@@ -15,6 +20,8 @@ from mindgap.remedies import Dropout, EarlyStopping, GradientClipping, WeightDec
 from mindgap.training.batches import batches_of
 from mindgap.training.fit import fit
 from mindgap.training.probe import Probe
+
+ROOT = Path(__file__).parents[2]
 
 
 def weights(model: nn.Module) -> torch.Tensor:
@@ -220,3 +227,157 @@ def test_a_last_batch_of_one_with_batch_normalization_is_told() -> None:
     model = lambda: MLP(widths=(4, 8, 3), activation="relu", norm="batch")  # noqa: E731
     with pytest.raises(InputError, match="Change the batch size"):
         fit(recipe(model=model, train=(x, labels(x))))
+
+
+class Chain(nn.Module):
+    """A hidden layer whose activation is written in ``forward``, so no module shows it."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        self.hidden, self.head, self.scale = nn.Linear(4, 8), nn.Linear(8, 3), scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.hidden(x)) * self.scale)
+
+
+def tanh_chain() -> nn.Module:
+    model = Chain()
+    model.forward = lambda x: model.head(torch.tanh(model.hidden(x)))
+    return model
+
+
+def smooth(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(output, target, label_smoothing=0.1)
+
+
+def layers(activation: nn.Module, rate: float = 0.1, inner: int = 8) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, inner), activation, nn.Dropout(rate), nn.Linear(inner, 3))
+
+
+def other_rows(which: str) -> tuple[torch.Tensor, torch.Tensor]:
+    x = inputs(torch.float32)
+    y = labels(x)
+    if which == "values":
+        x = x.clone()
+        x[-1, -1] += 1e-3
+    if which == "labels":
+        y = y.roll(1)
+    order = torch.arange(len(x)).flip(0) if which == "order" else torch.arange(len(x))
+    return x[order], y[order]
+
+
+def steps(gamma: float):
+    return lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma)
+
+
+def decay(factor: float):
+    return lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda e: factor**e)
+
+
+TOLD = {
+    "data values": ({}, {"train": other_rows("values")}, "training data"),
+    "labels": ({}, {"train": other_rows("labels")}, "training data"),
+    "order of the data": ({}, {"train": other_rows("order")}, "training data"),
+    "test data": ({}, {"test": other_rows("labels")}, "test data"),
+    "activation": (
+        {"model": lambda: layers(nn.ReLU())},
+        {"model": lambda: layers(nn.Tanh())},
+        "model structure",
+    ),
+    "slope": (
+        {"model": lambda: layers(nn.LeakyReLU(0.1))},
+        {"model": lambda: layers(nn.LeakyReLU(0.2))},
+        "model structure",
+    ),
+    "dropout rate": (
+        {"model": lambda: layers(nn.ReLU())},
+        {"model": lambda: layers(nn.ReLU(), 0.2)},
+        "model structure",
+    ),
+    "width": (
+        {"model": lambda: layers(nn.ReLU())},
+        {"model": lambda: layers(nn.ReLU(), inner=9)},
+        "initial weights",
+    ),
+    "frozen layer": (
+        {"model": Chain},
+        {"model": lambda: Chain().apply(freeze)},
+        "model structure",
+    ),
+    "attribute": ({"model": Chain}, {"model": lambda: Chain(2.0)}, "model structure"),
+    "forward method": ({"model": Chain}, {"model": tanh_chain}, "model's answers before training"),
+    "initial weights": (
+        {"model": Chain},
+        {"model": lambda: Chain().apply(larger)},
+        "initial weights",
+    ),
+    "sample weights": (
+        {"sample_weights": torch.ones(48)},
+        {"sample_weights": torch.linspace(0, 2, 48)},
+        "sample weights",
+    ),
+    "no sample weights": ({"sample_weights": torch.ones(48)}, {}, "sample weights"),
+    "loss of a name": ({"loss": nn.functional.cross_entropy}, {"loss": smooth}, "loss"),
+    "setting of a loss": (
+        {"loss": nn.CrossEntropyLoss()},
+        {"loss": nn.CrossEntropyLoss(label_smoothing=0.2)},
+        "loss",
+    ),
+    "optimizer": ({"optimizer": "sgd"}, {"optimizer": "adam"}, "optimizer"),
+    "setting of an optimizer": (
+        {"optimizer": lambda p: torch.optim.Adam(p, betas=(0.9, 0.99))},
+        {"optimizer": lambda p: torch.optim.Adam(p, betas=(0.8, 0.99))},
+        "optimizer",
+    ),
+    "schedule": ({"schedule": steps(0.5)}, {"schedule": steps(0.1)}, "schedule"),
+    "function of the schedule": ({"schedule": decay(0.9)}, {"schedule": decay(0.5)}, "schedule"),
+    "batch size": ({}, {"batch_size": 7}, r"batch_size \(10 there, 7 here\)"),
+    "step size": ({}, {"learning_rate": 0.5}, r"learning_rate \(0.05 there, 0.5 here\)"),
+}
+
+
+def freeze(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear) and module.out_features == 8:
+        module.requires_grad_(False)
+
+
+def larger(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        with torch.no_grad():
+            module.weight.mul_(2)
+
+
+@pytest.mark.parametrize("change", TOLD)
+def test_a_checkpoint_of_another_run_is_refused_with_what_differs(change: str, tmp_path) -> None:
+    first, second, told = TOLD[change]
+    path = tmp_path / "run.pt"
+    fit(recipe(epochs=1, **first), checkpoint=path)
+    again = fit(recipe(epochs=2, **first), checkpoint=path)  # the same run is accepted
+    assert torch.equal(weights(again.model), weights(fit(recipe(epochs=2, **first)).model))
+    with pytest.raises(CheckpointError, match=f"another run, which differs in: .*{told}"):
+        fit(recipe(epochs=3, **{**first, **second} if second else {}), checkpoint=path)
+
+
+def test_a_checkpoint_does_not_depend_on_the_process(tmp_path) -> None:
+    """No address in memory and no order of a set is part of the identity."""
+    script = (
+        "import sys, torch; sys.path[:0] = ['tests', 'tests/training']\n"
+        "from cases import recipe; from mindgap import fit; from torch import nn\n"
+        "from mindgap.remedies import Dropout\n"
+        "from test_fit import layers, decay\n"
+        "made = recipe(epochs=int(sys.argv[2]), model=lambda: layers(nn.ReLU()),\n"
+        "    schedule=decay(0.9), optimizer=lambda p: torch.optim.SGD(p, lr=0.1))\n"
+        "print(fit(made, [Dropout(rate=0.2)], checkpoint=sys.argv[1]).epochs)\n"
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path / "run.pt"), epochs],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": epochs},
+        ).stdout.strip()
+        for epochs in ("1", "2")
+    ]
+    assert found == ["1", "2"]

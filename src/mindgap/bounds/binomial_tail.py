@@ -8,13 +8,14 @@ from mindgap.core import InputError, Subject, Terms, binomial_tail_inverse, opti
 
 
 class BinomialTail(HeldOutBound):
-    r"""Largest error rate under which so few held-out errors would still be this likely: the exact bound.
+    r"""Bound the error rate exactly, by inverting the binomial tail of the held-out errors.
 
     Formula: $R(f) \le \max\left\{ p : \sum_{i=0}^{k} \binom{n}{i} p^i (1-p)^{n-i} \ge
     \frac{\delta}{|F|} \right\}$
 
-    Reading: No other bound that uses only the number of held-out errors is tighter. Compare it with
-    the classical form to see what inequalities cost.
+    Reading: The largest error rate under which so few held-out errors still have probability δ. No
+    other bound that uses only the number of held-out errors is tighter. Compare it with the
+    classical bound to see what inequalities cost.
 
     Assumes: Independent held-out samples, 0-1 loss, and at most ``hypotheses`` models compared on
     them.
@@ -32,7 +33,7 @@ class BinomialTail(HeldOutBound):
     )
 
     def formula(self, *, errors: int, samples: int) -> Terms:
-        """Inversion of the binomial tail with a union over the hypotheses."""
+        """Invert the binomial tail, with a union bound over the hypotheses."""
         if not 0 <= errors <= samples:
             raise InputError(
                 f"errors must be from 0 to {samples} (the number of samples), got {errors}. "
@@ -42,5 +43,5 @@ class BinomialTail(HeldOutBound):
         return Terms(empirical=errors / samples, complexity=bound - errors / samples)
 
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """Number of errors and of test samples."""
+        """Count the errors and the test samples."""
         return {"errors": int(subject.errors("test").sum()), "samples": len(subject.split("test"))}

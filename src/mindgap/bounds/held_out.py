@@ -1,11 +1,11 @@
-"""What the bounds on held-out data share: where the numbers come from, and the check that the data were held out."""
+"""What the held-out bounds share: the error rate, and a check for leaked test samples."""
 
 import abc
 
 from mindgap.core import Bound, Subject, Undefined
 from mindgap.ops.samples import overlap
 
-TOLERATED = 0.1  # natural duplicates occur in discrete data; a larger share is no accident
+TOLERATED = 0.1  # discrete data have natural duplicates; a larger share is a leak
 
 
 class HeldOutBound(Bound, abc.ABC, abstract=True):
@@ -19,16 +19,12 @@ class HeldOutBound(Bound, abc.ABC, abstract=True):
     )
 
     def rate(self, subject: Subject) -> float:
-        """The error rate on the test data."""
+        """Compute the error rate on the test data."""
         if subject.task == "regression":
             raise Undefined("needs a loss in [0, 1], and a regression loss has no upper limit")
         return subject.mean_error("test")
 
     def broken(self, subject: Subject) -> str:
-        """Says so when the test data stand in the training data."""
+        """Say so if too many test samples are in the training data."""
         share = overlap(subject.split("test"), subject.train)
-        return (
-            f"{share:.0%} of the test samples stand in the training data"
-            if share > TOLERATED
-            else ""
-        )
+        return f"{share:.0%} of the test samples are in the training data" * (share > TOLERATED)

@@ -1,4 +1,4 @@
-"""The held-out bound by inverting the binary kl divergence."""
+"""The held-out bound by inverting the binary KL divergence."""
 
 import math
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from mindgap.core import InputError, Subject, Terms, kl_inverse, option
 
 
 class KlInverse(HeldOutBound):
-    r"""Largest risk whose binary kl divergence from the held-out error is within the budget: Chernoff's bound.
+    r"""Bound the risk by inverting the binary KL divergence from the held-out error (Chernoff).
 
     Formula: $R(f) \le \max\left\{ p : \mathrm{kl}\left( \hat R_{val}(f) \,\Vert\, p \right)
     \le \frac{\ln(|F|/\delta)}{n} \right\}$
 
-    Reading: Nearly as tight as the exact binomial tail, and good for any loss in [0, 1], not only
-    for errors.
+    Reading: The largest risk whose divergence from the held-out error is within the budget. Nearly
+    as tight as the exact binomial tail, and good for any loss in [0, 1], not only for errors.
 
     Assumes: Independent held-out samples, a loss in [0, 1], and at most ``hypotheses`` models
     compared on them.
@@ -32,7 +32,7 @@ class KlInverse(HeldOutBound):
     )
 
     def formula(self, *, empirical: float, samples: int) -> Terms:
-        """The upper end of the kl ball."""
+        """Compute the upper end of the kl ball."""
         if not 0 <= empirical <= 1:
             raise InputError(
                 f"empirical must be a number from 0 to 1, got {empirical}. Rescale the loss."
@@ -41,5 +41,5 @@ class KlInverse(HeldOutBound):
         return Terms(empirical=empirical, complexity=bound - empirical)
 
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """Error rate and number of the test samples."""
+        """Take the error rate and the number of the test samples."""
         return {"empirical": self.rate(subject), "samples": len(subject.split("test"))}

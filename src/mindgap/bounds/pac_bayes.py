@@ -1,4 +1,4 @@
-"""What the PAC-Bayes bounds share: Gaussian noise around the weights, the same noise around the initial ones."""
+"""What the PAC-Bayes bounds share: Gaussian noise around the final and the initial weights."""
 
 import abc
 import dataclasses
@@ -15,11 +15,11 @@ from mindgap.ops.pac_bayes.noisy_errors import perturbed_errors
 
 
 class PacBayesBound(Bound, abc.ABC, abstract=True):
-    """A bound on the risk of the model *with noise on its weights*, not of the model as it stands.
+    """A bound on the risk of a stochastic model, which has noise on its weights.
 
-    Posterior N(w, scale² I), prior N(initial, scale² I). The training error of the noisy model is
-    sampled; its upper confidence limit takes its share of ``delta``, so that the whole holds with
-    probability 1 - ``delta``.
+    The posterior is N(w, scale² I), the prior N(initial, scale² I). The training error of the
+    stochastic model is estimated by sampling. The upper confidence limit of that error takes a
+    share of ``delta``, so that the bound as a whole holds with probability 1 - ``delta``.
     """
 
     direction = "lower"
@@ -38,10 +38,10 @@ class PacBayesBound(Bound, abc.ABC, abstract=True):
 
     @abc.abstractmethod
     def value(self, empirical: float, kl: float, samples: int) -> float:
-        """The theorem's right-hand side."""
+        """Compute the theorem's right-hand side."""
 
     def formula(self, *, empirical: float, kl: float, samples: int) -> Terms:
-        """The theorem for a known training error of the random model and a known divergence."""
+        """Evaluate the theorem for a known training error and divergence."""
         return Terms(
             empirical=empirical,
             complexity=self.value(empirical, kl, samples) - empirical,
@@ -49,7 +49,7 @@ class PacBayesBound(Bound, abc.ABC, abstract=True):
         )
 
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """Upper limit of the noisy model's training error, distance from the prior, number of training samples."""
+        """Compute the limit of the training error, the divergence and the sample size."""
         return self._numbers(subject, self.rates(subject))
 
     def _numbers(self, subject: Subject, rates: torch.Tensor) -> dict[str, Any]:
@@ -68,14 +68,15 @@ class PacBayesBound(Bound, abc.ABC, abstract=True):
         }
 
     def rates(self, subject: Subject) -> torch.Tensor:
-        """The noisy model's training error, draw by draw."""
+        """Compute the training error of the stochastic model, draw by draw."""
         if subject.task == "regression":
             raise Undefined("needs a loss in [0, 1], and a regression loss has no upper limit")
         return perturbed_errors(subject, self.scale, draws=self.draws, seed=self.seed)
 
     def compute(self, subject: Subject) -> Estimate:
-        """The theorem with what is left of ``delta``, and how the training error of the noisy model came about."""
+        """Evaluate the theorem, and report how the training error was sampled."""
         rates = self.rates(subject)
+        # A union bound: sampling the noise uses a share of delta, the theorem gets the rest.
         rest = self.replace(delta=self.delta * (1 - self.monte_carlo_share))
         terms = rest.formula(**self._numbers(subject, rates))
         mean = float(rates.mean())
@@ -85,11 +86,11 @@ class PacBayesBound(Bound, abc.ABC, abstract=True):
         return dataclasses.replace(found, status="estimate", standard_error=error)
 
     def provenance(self, subject: Subject) -> dict[str, Any]:
-        """As of any bound, and that it speaks of the noisy model."""
+        """Add that the bound is about the stochastic model."""
         return {**super().provenance(subject), "risk_of": "the model with noise on its weights"}
 
     def broken(self, subject: Subject) -> str:
-        """Says so when something besides the weights was learned from the data: it has no prior and pays no price."""
+        """Name a buffer that was learned from the data: it has no prior, so the KL misses it."""
         start = subject.initial or {}
         moved = [
             name

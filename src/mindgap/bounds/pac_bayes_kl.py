@@ -1,17 +1,17 @@
-"""The PAC-Bayes bound by inverting the binary kl divergence."""
+"""The PAC-Bayes bound by inverting the binary KL divergence."""
 
 from mindgap.bounds.pac_bayes import PacBayesBound
 from mindgap.ops.pac_bayes.bounds import small_kl
 
 
 class PacBayesKl(PacBayesBound):
-    r"""Largest risk of the noisy model whose binary kl divergence from its training error is within the budget.
+    r"""Bound the risk of a model with noise on its weights by inverting the binary KL.
 
     Formula: $\mathbb{E}_u L(w+u) \le \max\left\{ p : \mathrm{kl}\left( \mathbb{E}_u \hat L(w+u)
     \,\Vert\, p \right) \le \frac{\mathrm{KL}(w+u \Vert \pi) + \ln(2\sqrt{n}/\delta)}{n} \right\}$
 
-    Reading: Bounds the risk of the randomly perturbed model, not of the model as it stands. The one
-    to look at first: never above the quadratic form, and never beyond 1.
+    Reading: Bounds the risk of the stochastic model, not of the model without noise. Look at this
+    one first: it is never above the quadratic bound, and never above 1.
 
     Assumes: Independent training samples, 0-1 loss, initial weights and noise that do not depend on
     the training data.
@@ -25,5 +25,5 @@ class PacBayesKl(PacBayesBound):
     basis = "noisy training errors"
 
     def value(self, empirical: float, kl: float, samples: int) -> float:
-        """The upper end of the kl ball."""
+        """Compute the upper end of the kl ball."""
         return small_kl(empirical, kl, samples, self.delta)

@@ -5,14 +5,14 @@ from mindgap.ops.pac_bayes.bounds import quadratic
 
 
 class PacBayesQuadratic(PacBayesBound):
-    r"""Risk of the noisy model from its training error and its divergence, as a square of square roots.
+    r"""Bound the risk of a model with noise on its weights by the quadratic PAC-Bayes bound.
 
     Formula: $\mathbb{E}_u L(w+u) \le \left( \sqrt{\mathbb{E}_u \hat L(w+u) + B} + \sqrt{B}
     \right)^2, \quad B = \frac{\mathrm{KL}(w+u \Vert \pi) + \ln(2\sqrt{n}/\delta)}{2n}$
 
-    Reading: Bounds the risk of the randomly perturbed model, not of the model as it stands. A
-    closed form that can be differentiated, and so trained on; its price falls with 1/n, not with
-    its root, where the training error is small.
+    Reading: Bounds the risk of the stochastic model, not of the model without noise. It is a closed
+    form that can be differentiated, and so minimized in training. At small training errors its
+    complexity term falls like 1/n, not like 1/√n.
 
     Assumes: Independent training samples, 0-1 loss, initial weights and noise that do not depend on
     the training data.
@@ -29,5 +29,5 @@ class PacBayesQuadratic(PacBayesBound):
     basis = "noisy training errors"
 
     def value(self, empirical: float, kl: float, samples: int) -> float:
-        """The square."""
+        """Evaluate the closed form."""
         return quadratic(empirical, kl, samples, self.delta)

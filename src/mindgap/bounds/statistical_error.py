@@ -9,12 +9,13 @@ from mindgap.core import Subject, Terms
 
 
 class StatisticalError(HeldOutBound):
-    r"""How far the error on n independent samples can be from the risk of a fixed model.
+    r"""Bound how far the error on n independent samples can be from the risk of a fixed model.
 
     Formula: $R(f) \le \hat R_n(f) + \lVert \ell \rVert_\infty \sqrt{\frac{2 \ln(2/\delta)}{n}}$
 
-    Reading: The price of seeing n samples instead of all. Holds in both directions at once, which
-    costs a little over the one-sided forms; the binomial tail is tighter for error rates.
+    Reading: What it costs to see n samples instead of all. It holds in both directions at once,
+    which makes it slightly looser than one-sided bounds. The binomial tail is tighter for error
+    rates.
 
     Assumes: The model does not depend on the samples (so test data, not training data), the samples
     are independent, and the loss lies in [-magnitude, magnitude].
@@ -27,10 +28,10 @@ class StatisticalError(HeldOutBound):
     cites = ("scaman_stability", "hoeffding1963probability")
 
     def formula(self, *, empirical: float, samples: int, magnitude: float = 1.0) -> Terms:
-        """Hoeffding's inequality for a loss in [-magnitude, magnitude]."""
+        """Apply Hoeffding's inequality to a loss in [-magnitude, magnitude]."""
         complexity = magnitude * math.sqrt(2 * math.log(2 / self.delta) / samples)
         return Terms(empirical=empirical, complexity=complexity, ceiling=magnitude)
 
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """Error rate and number of the test samples."""
+        """Take the error rate and the number of the test samples."""
         return {"empirical": self.rate(subject), "samples": len(subject.split("test"))}

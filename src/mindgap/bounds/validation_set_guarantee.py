@@ -9,14 +9,13 @@ from mindgap.core import Subject, Terms, option
 
 
 class ValidationSetGuarantee(HeldOutBound):
-    r"""Risk of the best of finitely many models chosen on held-out data, by Bernstein's inequality.
+    r"""Bound the risk of the best of many models, chosen on held-out data, by Bernstein.
 
     Formula: $R(f) \le \hat R_{val}(f) + \frac{2 C \ln(|F|/\delta)}{3 n} + \sqrt{\frac{2 \gamma^2
     \ln(|F|/\delta)}{n}}$
 
-    Reading: Grows only with the logarithm of the number of models that were compared on the
-    held-out data, and not at all with the number of weights. It is why a few thousand held-out
-    samples are enough.
+    Reading: Grows with the logarithm of the number of models that were compared on the held-out
+    data, and not with the number of weights. A few thousand held-out samples are therefore enough.
 
     Assumes: Independent held-out samples; at most ``hypotheses`` models were compared on them;
     ``magnitude`` bounds the loss's deviation from its mean and ``deviation`` its standard deviation
@@ -37,11 +36,11 @@ class ValidationSetGuarantee(HeldOutBound):
     def formula(
         self, *, empirical: float, samples: int, magnitude: float = 1.0, deviation: float = 1.0
     ) -> Terms:
-        """Bernstein's inequality and a union over the hypotheses."""
-        price = math.log(self.hypotheses / self.delta) / samples
-        linear, root = 2 * magnitude * price / 3, deviation * math.sqrt(2 * price)
+        """Apply Bernstein's inequality with a union bound over the hypotheses."""
+        term = math.log(self.hypotheses / self.delta) / samples
+        linear, root = 2 * magnitude * term / 3, deviation * math.sqrt(2 * term)
         return Terms(empirical=empirical, complexity=linear + root, ceiling=magnitude)
 
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """Error rate and number of the test samples."""
+        """Take the error rate and the number of the test samples."""
         return {"empirical": self.rate(subject), "samples": len(subject.split("test"))}

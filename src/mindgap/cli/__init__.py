@@ -1,4 +1,4 @@
-"""The command line. Heavy packages are imported inside the commands, so that help is instant."""
+"""The command line; heavy packages are imported inside commands, so that help is instant."""
 
 import os
 import sys
@@ -10,7 +10,12 @@ OK, FAILED, BAD_INPUT = 0, 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0 is success, 1 a failure or an interruption, 2 bad input (one sentence on stderr)."""
+    """Run a command.
+
+    Returns:
+        The exit code: 0 for success, 1 for a failure or an interruption, 2 for bad input, which is
+        explained in one sentence on stderr.
+    """
     from mindgap.cli.parser import build
 
     try:

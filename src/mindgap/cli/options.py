@@ -1,25 +1,87 @@
-"""Options of a spec on the command line, from its fields and back.
-
-Lists on the command line: words or numbers with commas between them.
-"""
+"""Options on the command line: a spec's fields as options and back, and lists with commas."""
 
 import argparse
 import dataclasses
 import inspect
+import textwrap
 import types
 import typing
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from mindgap.cli.parser import Parser
-from mindgap.core import InputError, Spec, find
+from mindgap.core import FAMILIES, InputError, Spec, catalog, find
 from mindgap.core.spec import allowed
 
 SpecType = TypeVar("SpecType", bound=Spec)
+WIDTH = 98
 
 
-def add_fields(parser: argparse.ArgumentParser, cls: type[Spec]) -> None:
-    """One option for every field."""
+def add_named_spec(
+    parser: argparse.ArgumentParser, family: str, words: Sequence[str]
+) -> Sequence[str]:
+    """Find the spec that the words name, and add an option for each of its fields.
+
+    The name may be anywhere among the words. The parser's default ``spec`` is then the class.
+    Without a name, ``--help`` or no words at all lists the names, and ``spec`` is None.
+
+    Args:
+        parser: The parser to extend.
+        family: The family to look in.
+        words: What the user typed after the command.
+
+    Returns:
+        The words without the name.
+    """
+    if words and not words[0].startswith("-"):
+        place = 0  # a name even if it is misspelled
+    else:
+        known = catalog(family)
+        place = next((k for k, word in enumerate(words) if word in known), -1)
+    if place < 0:
+        parser.set_defaults(spec=None)
+        return _list_names(parser, family, words)
+    cls = find(words[place], family)
+    parser.prog, parser.description = f"{parser.prog} {cls.name}", cls.words().summary
+    parser.set_defaults(spec=cls)
+    _add_fields(parser, cls)
+    return [*words[:place], *words[place + 1 :]]
+
+
+def _list_names(
+    parser: argparse.ArgumentParser, family: str, words: Sequence[str]
+) -> Sequence[str]:
+    if words and not {"--help", "-h"} & set(words):
+        raise InputError(
+            f"{parser.prog} must name a {family}, got only options. Run '{parser.prog}' to see "
+            "the names."
+        )
+    known = catalog(family)
+    width = max(map(len, known), default=0)
+    lines = [
+        textwrap.fill(
+            cls.words().summary,
+            WIDTH,
+            initial_indent=f"  {name:{width}}  ",
+            subsequent_indent=" " * (width + 4),
+        )
+        for name, cls in known.items()
+    ]
+    placeholder = family.upper()
+    parser.usage = f"{parser.prog} {placeholder} [options] [settings of the {family}]"
+    parser.epilog = "\n".join(
+        [
+            f"{FAMILIES[family].rpartition('.')[2]}:",
+            *lines,
+            "",
+            f"`{parser.prog} {placeholder} --help` shows the settings of one of them.",
+        ]
+    )
+    return ["--help"]
+
+
+def _add_fields(parser: argparse.ArgumentParser, cls: type[Spec]) -> None:
+    """Add one option for every field."""
     hints = typing.get_type_hints(cls)
     group = parser.add_argument_group(f"settings of {cls.name}")
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
@@ -27,7 +89,7 @@ def add_fields(parser: argparse.ArgumentParser, cls: type[Spec]) -> None:
 
 
 def add_option(group: Any, name: str, hint: Any, default: Any, help_text: str) -> None:
-    """One option of a type: number, word, flag, list or optional."""
+    """Add one option: a number, word, flag or list, optional or not."""
     flag, required = (
         f"--{name.replace('_', '-')}",
         default in (dataclasses.MISSING, inspect.Parameter.empty),
@@ -44,8 +106,9 @@ def add_option(group: Any, name: str, hint: Any, default: Any, help_text: str) -
 
 
 def take(cls: type[SpecType], arguments: argparse.Namespace) -> SpecType:
-    """The spec that the parsed options describe."""
-    values = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    """Make the spec that the parsed options describe."""
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    values = {field.name: getattr(arguments, field.name) for field in fields}
     return cls(
         **{
             name: tuple(value) if isinstance(value, list) else value
@@ -55,19 +118,19 @@ def take(cls: type[SpecType], arguments: argparse.Namespace) -> SpecType:
 
 
 def from_words(cls: type[SpecType], words: Sequence[str]) -> SpecType:
-    """A spec from command-line words.
+    """Make a spec from command-line words.
 
     >>> from mindgap.measures.margins.margin import Margin
     >>> from_words(Margin, ["--quantile", "0.2"])
     Margin(quantile=0.2)
     """
     parser = Parser(prog=cls.name)
-    add_fields(parser, cls)
+    _add_fields(parser, cls)
     return take(cls, parser.parse_args(words))
 
 
 def from_text(text: str, family: str, example: str) -> Spec:
-    """A spec from ``name:field=value,field=value``.
+    """Make a spec from ``name:field=value,field=value``.
 
     >>> from_text("margin:quantile=0.2", "measure", "margin:quantile=0.2")
     Margin(quantile=0.2)
@@ -92,7 +155,7 @@ def _word(field: str, value: str) -> str:
 
 
 def to_words(spec: Spec) -> list[str]:
-    """The command-line words that describe a spec."""
+    """Write a spec as command-line words."""
     words: list[str] = []
     for name, value in spec.parameters.items():
         flag = name.replace("_", "-")
@@ -128,7 +191,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
 
 
 def words(text: str | None) -> tuple[str, ...]:
-    """Names with commas between them.
+    """Split names at commas.
 
     >>> words("heat, cold")
     ('heat', 'cold')
@@ -137,13 +200,11 @@ def words(text: str | None) -> tuple[str, ...]:
 
 
 def numbers(name: str, text: str) -> list[float]:
-    """Numbers with commas between them.
+    """Read numbers with commas between them.
 
     >>> numbers("--low", "0,0.5")
     [0.0, 0.5]
     """
-    from mindgap.core import InputError
-
     try:
         return [float(word) for word in text.split(",")]
     except ValueError as error:
@@ -153,13 +214,11 @@ def numbers(name: str, text: str) -> list[float]:
 
 
 def whole_numbers(name: str, text: str) -> list[int]:
-    """Whole numbers with commas between them.
+    """Read whole numbers with commas between them.
 
     >>> whole_numbers("--ks", "5,10")
     [5, 10]
     """
-    from mindgap.core import InputError
-
     try:
         return [int(word) for word in text.split(",")]
     except ValueError as error:

@@ -10,34 +10,34 @@ import re
 from mindgap._version import __version__
 from mindgap.core import InputError, unknown_name
 
-TYPE_CHECKING = False  # as in mindgap/__init__.py
+TYPE_CHECKING = False  # as in mindgap/_lazy.py
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, NoReturn
 
-COMMANDS = {
-    "examine": "examine a model: gap, measures, bounds, hardest samples, a report",
-    "train": "train on a data set, then examine",
-    "list": "list every measure, bound, remedy and study",
-    "explain": "formula, reading, assumptions and reference of one of them",
-    "bound": "evaluate a bound on numbers or on a model",
-    "certify": "train a random model and certify its error on unseen data (PAC-Bayes)",
-    "head": "train the last layer again, weighted by local variance, with controls",
-    "weights": "weigh samples by the variance of the labels around them",
-    "sample": "choose where to evaluate an expensive function next, and evaluate it",
-    "run": "run a study; a killed run goes on where it was",
-    "report": "turn saved results into a page",
-    "doctor": "check the installation",
-}
 EPILOG = """examples:
   mindgap train --data digits --report report.html
-  mindgap examine my_model.py:make_subject --html report.html
+  mindgap examine my_model.py:make_subject --report report.html
   mindgap bound binomial-tail --errors 12 --samples 1000 --delta 0.05
   mindgap explain margin
 """
 
 
-class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Help as wide as the terminal, at most 110 columns, found without importing shutil and its compressors."""
+def _summaries(folder: str) -> dict[str, str]:
+    """Every command and the first line of its file, which is read without being imported."""
+    found = {}
+    for file in sorted(os.listdir(folder)):  # noqa: PTH208  (pathlib costs time)
+        if file.endswith(".py") and not file.startswith("_"):
+            with open(os.path.join(folder, file), encoding="utf-8") as text:  # noqa: PTH118, PTH123
+                found[file[:-3].replace("_", "-")] = text.readline().strip().strip('".')
+    return found
+
+
+COMMANDS = _summaries(os.path.join(os.path.dirname(__file__), "commands"))  # noqa: PTH118, PTH120
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal, at most 110 columns; the width is found without shutil."""
 
     def __init__(self, prog: str) -> None:
         try:
@@ -46,13 +46,19 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
             columns = 100
         super().__init__(prog, max_help_position=30, width=max(40, min(columns, 110) - 2))
 
+    def add_argument(self, action: argparse.Action) -> None:
+        """Make room for the longest command: argparse forgets that commands are indented."""
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            self._action_max_length += 2
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one sentence and an exit code of 2."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("allow_abbrev", False)
-        kwargs.setdefault("formatter_class", Formatter)
+        kwargs.setdefault("formatter_class", _Formatter)
         super().__init__(*args, **kwargs)
 
     def error(self, message: str) -> NoReturn:
@@ -66,7 +72,7 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message[:1].upper()}{message[1:]}. Run '{self.prog} --help'.") from None
 
     def known(self) -> list[str]:
-        """All long options."""
+        """List all long options."""
         return [
             name
             for action in self._actions
@@ -78,17 +84,33 @@ class Parser(argparse.ArgumentParser):
 class Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
     """Builds the parser of the chosen command only."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, _: str | None = None) -> None:
-        name = values[0]
-        module = importlib.import_module(f"mindgap.cli.commands.{name}")
-        command = Parser(prog=f"{parser.prog} {name}", description=module.__doc__)
-        module.add(command)
-        command.parse_args(values[1:], namespace)
+    def __call__(self, _: Any, namespace: Any, values: Any, __: str | None = None) -> None:
+        module, command, words = command_parser(values[0], values[1:])
+        command.parse_args(words, namespace)
         namespace.run = module.run
 
 
+def command_parser(name: str, words: Sequence[str]) -> tuple[Any, Parser, Sequence[str]]:
+    """Make the parser of a command.
+
+    A command whose module has a ``FAMILY`` is about one spec of that family: the spec that the
+    words name brings its own options, and its name is taken out of the words.
+
+    Returns:
+        The command's module, its parser, and the words that are left to parse.
+    """
+    module = importlib.import_module(f"mindgap.cli.commands.{name.replace('-', '_')}")
+    parser = Parser(prog=f"mindgap {name}", description=module.__doc__)
+    if hasattr(module, "FAMILY"):
+        from mindgap.cli.options import add_named_spec
+
+        words = add_named_spec(parser, module.FAMILY, words)
+    module.add(parser)
+    return module, parser, words
+
+
 def build() -> Parser:
-    """The top-level parser."""
+    """Make the top-level parser."""
     parser = Parser(
         prog="mindgap",
         description="Will it generalize, why not, and what helps?",

@@ -14,13 +14,13 @@ from mindgap.training.fitted import Fitted
 
 
 def load_target(text: str, what: str = "make_subject") -> Any:
-    """What ``file.py:name`` or ``package.module:name`` names; a function is called without arguments."""
+    """Load what ``file.py:name`` or ``package.module:name`` names; call it if it is a function."""
     found, (place, _, name) = find_target(text, what), text.rpartition(":")
     return _guarded(found, place, name) if callable(found) else found
 
 
 def load_subject(text: str) -> Subject | Fitted:
-    """What a function of the user's returns, if it is a subject or what ``fit`` gave."""
+    """Load a subject, or what ``fit`` returned, from a function of the user's."""
     found = load_target(text)
     if not isinstance(found, Subject | Fitted):
         raise InputError(
@@ -31,7 +31,7 @@ def load_subject(text: str) -> Subject | Fitted:
 
 
 def find_target(text: str, what: str) -> Any:
-    """The same, but a function is left as it is."""
+    """Find what ``file.py:name`` names; a function is not called."""
     place, _, name = text.rpartition(":")
     if not place or not name:
         raise InputError(

@@ -11,6 +11,8 @@ lazy(
     {
         "bound": "Bound Terms",
         "certificate": "Certificate",
+        "chart": "Bar Chart Contour Gallery Heatmap Histogram Line Mark Points Sample Scatter Series "
+        "Surface",
         "checks": "choice generator integer number rate",
         "errors": "CheckpointError DataUnavailableError InputError MindgapError MissingExtraError "
         "UnknownNameError require unknown_name",
@@ -21,9 +23,9 @@ lazy(
         "progress": "Progress",
         "purity": "evaluating seeded",
         "recipe": "Recipe",
-        "references": "reference",
+        "references": "citation reference",
         "registry": "FAMILIES catalog find functions",
-        "remedy": "TrainingState Remedy",
+        "remedy": "Remedy Stack Symptom TrainingState",
         "result": "Interval Result",
         "spec": "Spec implements option",
         "split": "Batch Inputs Split as_split as_tensor check_finite part",

@@ -1,4 +1,4 @@
-"""Bound: a theorem with all its constants, split into what was seen and the price of generalizing."""
+"""Bound: a theorem with all its constants, as an empirical and a complexity term."""
 
 import abc
 import dataclasses
@@ -17,7 +17,17 @@ from mindgap.core.subject import Subject
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The two parts of a bound, the value beyond which it says nothing, and what else to show."""
+    """The two terms of a bound, and what else to show.
+
+    Args:
+        empirical: What was seen on the data.
+        complexity: What the theorem adds for unseen data.
+        ceiling: The value from which on the bound says nothing.
+        others: Further numbers, by name.
+
+    >>> Terms(empirical=0.25, complexity=0.125).total
+    0.375
+    """
 
     empirical: float
     complexity: float
@@ -34,35 +44,38 @@ class Bound(Measure, abstract=True):
     """With probability at least ``1 - delta`` the risk is below ``empirical + complexity``.
 
     An author writes ``formula``, plain arithmetic on named numbers, and ``evidence``, which takes
-    those numbers from a subject; so the same theorem serves ``mindgap bound NAME --samples 10000
-    …`` without any model.
+    those numbers from a subject. So ``mindgap bound NAME --samples 10000 …`` evaluates the same
+    theorem without any model.
     """
 
     family: ClassVar[str] = "bound"
-    basis: ClassVar[str] = (
-        ""  # theorems on the same evidence, one of which is never above the others, share a basis
-    )
+    # Theorems on the same evidence share a basis if one of them is never above the others.
+    basis: ClassVar[str] = ""
 
     delta: float = option(0.05, help="probability with which the bound may fail", above=0, below=1)
 
     @abc.abstractmethod
     def formula(self, *args: Any, **kwargs: Any) -> Terms:
-        """The theorem; arguments are keyword-only numbers."""
+        """Evaluate the theorem; arguments are keyword-only numbers."""
 
     @abc.abstractmethod
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """The arguments of ``formula`` for a subject."""
+        """Take the arguments of ``formula`` from a subject."""
 
     def broken(self, subject: Subject) -> str:  # noqa: ARG002
-        """Which assumption the subject breaks, or an empty string."""
+        """Say which assumption the subject breaks; empty if none is known to be broken."""
         return ""
 
     def compute(self, subject: Subject) -> Estimate:
-        """The formula on the subject's evidence."""
+        """Evaluate the formula on the subject's evidence."""
         return as_estimate(self.formula(**self.evidence(subject)))
 
     def evaluate(self, **numbers: Any) -> Result:
-        """The bound for given numbers, without a subject."""
+        """Evaluate the bound for given numbers, without a subject.
+
+        Args:
+            **numbers: The arguments of ``formula``.
+        """
         missing, unknown = self._mismatch(numbers)
         if missing or unknown:
             raise InputError(
@@ -91,7 +104,10 @@ class Bound(Measure, abstract=True):
 
     @classmethod
     def arguments(cls) -> dict[str, tuple[type, Any]]:
-        """The numbers that ``formula`` takes: type and default (``inspect.Parameter.empty`` if required)."""
+        """Return the numbers that ``formula`` takes, each with its type and default.
+
+        The default is ``inspect.Parameter.empty`` if the number is required.
+        """
         hints = typing.get_type_hints(cls.formula)
         named = list(inspect.signature(cls.formula).parameters.values())[1:]
         return {parameter.name: (hints[parameter.name], parameter.default) for parameter in named}
@@ -106,11 +122,11 @@ class Bound(Measure, abstract=True):
         return missing, [name for name in numbers if name not in wanted]
 
     def provenance(self, subject: Subject) -> dict[str, Any]:
-        """As of any measure, with the basis beside it."""
+        """Return the provenance of any measure, and the basis of the bound."""
         return {**super().provenance(subject), "basis": self.basis or self.name}
 
     def flags(self, subject: Subject, outcome: Estimate) -> dict[str, Any]:
-        """A bound is valid if no assumption is broken, vacuous if it is no better than the worst loss."""
+        """Say whether the bound is valid (no assumption is broken) and whether it is vacuous."""
         broken = self.broken(subject)
         return {"valid": not broken, "vacuous": _vacuous(outcome), "reason": broken}
 
@@ -125,7 +141,7 @@ def _check_numbers(numbers: Mapping[str, Any]) -> None:
 
 
 def as_estimate(terms: Terms) -> Estimate:
-    """The parts of a bound as an estimate."""
+    """Return the parts of a bound as an estimate."""
     parts = {"empirical": terms.empirical, "complexity": terms.complexity, "ceiling": terms.ceiling}
     return Estimate(value=terms.total, terms={**parts, **terms.others})
 

@@ -1,4 +1,4 @@
-"""Certificate: what a PAC-Bayes bound promises about a random model, with all that is needed to check it."""
+"""Certificate: what PAC-Bayes promises about a stochastic classifier, and the evidence."""
 
 import dataclasses
 import json
@@ -15,21 +15,47 @@ THEOREMS = {
     "mcallester": "square root (McAllester, Maurer)",
     "catoni": "exponential (Catoni, grid)",
 }
+_FORMER_NAMES = {"guess": "baseline"}  # of fields, in certificates that were saved before
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """An upper limit of the risk of a model whose weights are drawn anew for every answer.
+    """A bound on the risk of a stochastic classifier, which draws new weights per answer.
 
     With probability ``1 - delta`` over the draw of the bound data and of the Monte-Carlo weights,
-    the 0-1 risk is at most ``bound``, the kl inverse. ``bounds`` holds the same by other theorems
-    and ``loss_bounds`` those of the bounded cross entropy; each holds with that probability on its
-    own. ``error_limit`` is the upper limit of the error on the bound data by ``draws`` independent
-    draws, which takes ``monte_carlo_delta`` of ``delta``. ``guess`` is the error of always
-    answering the bound data's most frequent class. ``prior_error`` and ``prior_bound`` are the
-    control: a learned prior's own mean weights on the bound data, and the held-out bound on them.
-    ``broken`` names what breaks the theorem. ``model`` is the random model itself; JSON does not
-    hold it.
+    the 0-1 risk is at most ``bound``.
+
+    Args:
+        bound: The bound by the kl inverse, the theorem that is chosen in advance.
+        bounds: The same risk by every theorem of ``THEOREMS``. Each bound holds with probability
+            ``1 - delta`` on its own.
+        loss_bounds: The bounds on the bounded cross entropy, by theorem.
+        kl: The divergence of the posterior from the prior, in nats.
+        samples: How many samples the bound data hold.
+        error: The error rate of the draws on the bound data.
+        error_limit: The upper limit of the expected error on the bound data, from ``draws`` draws.
+        loss: The bounded cross entropy of the draws on the bound data.
+        loss_limit: The upper limit of its expectation, from the same draws.
+        draws: How many independent sets of weights were drawn.
+        baseline: The error of always answering the most frequent class of the bound data.
+        delta: The probability with which the bound may fail.
+        monte_carlo_delta: The part of ``delta`` that the draws take.
+        name: What was certified.
+        prior: ``"learned"`` or ``"initial"``.
+        posterior: The distribution of the weights, ``"gaussian"`` or ``"uniform"``.
+        scale: The scale of the prior's noise.
+        chosen: How the scale was chosen.
+        prior_error: The control: the error of a learned prior's mean weights on the bound data.
+        prior_bound: The held-out bound on that error.
+        test_error: The error on test data, if there are any.
+        sizes: How many samples each part of the data has, and how many weights the model.
+        digests: A hash of each part of the data.
+        settings: The settings of :func:`mindgap.certify`.
+        notes: Sentences that a reader should know.
+        broken: What breaks the theorem; empty if nothing is known to.
+        version: The version of mindgap.
+        cost: The CPU seconds that it took.
+        model: The stochastic classifier itself. JSON does not hold it.
 
     >>> common = {
     ...     "bounds": {},
@@ -39,7 +65,7 @@ class Certificate:
     ...     "error": 0.1,
     ...     "error_limit": 0.12,
     ... }
-    >>> found = Certificate(bound=0.3, loss=0.1, loss_limit=0.1, draws=1000, guess=0.9, **common)
+    >>> found = Certificate(bound=0.3, loss=0.1, loss_limit=0.1, draws=1000, baseline=0.9, **common)
     >>> found.verdict, Certificate.from_json(found.to_json()) == found
     ('valid, non-vacuous', True)
     """
@@ -54,7 +80,7 @@ class Certificate:
     loss: float
     loss_limit: float
     draws: int
-    guess: float
+    baseline: float
     delta: float = 0.05
     monte_carlo_delta: float = 0.01
     name: str = ""
@@ -81,8 +107,8 @@ class Certificate:
 
     @property
     def vacuous(self) -> bool:
-        """Whether guessing promises as much."""
-        return self.bound >= min(1.0, self.guess)
+        """Whether the majority-class baseline is as good as the bound."""
+        return self.bound >= min(1.0, self.baseline)
 
     @property
     def verdict(self) -> str:
@@ -94,8 +120,11 @@ class Certificate:
         return f"valid, vacuous ({self._why_vacuous()})"
 
     def _why_vacuous(self) -> str:
-        if self.error_limit >= self.guess:
-            return f"the random model errs on {self.error:.1%} of the bound data, guessing on {self.guess:.1%}"
+        if self.error_limit >= self.baseline:
+            return (
+                f"the stochastic classifier errs on {self.error:.1%} of the bound data, "
+                f"the majority class on {self.baseline:.1%}"
+            )
         return f"the KL of {self.kl:,.0f} nats is too much for {self.samples:,} samples"
 
     @property
@@ -103,8 +132,7 @@ class Certificate:
         """The certificate in one sentence."""
         return (
             f"With a confidence of {1 - self.delta:.4g}, at most {self.bound:.2%} of the answers "
-            "on unseen data of the "
-            "same kind are wrong, if the weights are drawn anew for every answer."
+            "on unseen data of the same kind are wrong, if new weights are drawn for every answer."
         )
 
     def __str__(self) -> str:
@@ -135,14 +163,14 @@ class Certificate:
         return "\n".join([*lines, *(f"  note          {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that JSON can hold, without the model."""
+        """Make plain data that JSON can hold, without the model."""
         fields = {
             f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "model"
         }
         return {"schema": SCHEMA, "verdict": self.verdict, **plain(fields, fallback=repr)}
 
     def to_json(self) -> str:
-        """One line of strict JSON."""
+        """Write the certificate as one line of strict JSON."""
         return json.dumps(self.to_dict(), allow_nan=False, sort_keys=True)
 
     @classmethod
@@ -154,7 +182,7 @@ class Certificate:
                 "mindgap."
             )
         fields = {
-            name: unworded(value)
+            _FORMER_NAMES.get(name, name): unworded(value)
             for name, value in data.items()
             if name not in ("schema", "verdict")
         }

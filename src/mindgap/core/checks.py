@@ -1,11 +1,15 @@
-"""Checks of arguments, each with one sentence: what was expected, what came, what to do."""
+"""Checks of arguments. Every error says what was expected, what came and what to do."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-
-import torch
+from typing import TYPE_CHECKING
 
 from mindgap.core.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    import torch
 
 
 def integer(
@@ -16,7 +20,15 @@ def integer(
     meaning: str = "",
     advice: str = "",
 ) -> int:
-    """Return ``value`` if it is an integer in [low, high]; ``meaning`` says what ``high`` is.
+    """Return ``value`` if it is an integer in [low, high].
+
+    Args:
+        name: The argument's name, for the message.
+        value: What the user passed.
+        low: Smallest allowed value.
+        high: Largest allowed value; no limit if None.
+        meaning: What ``high`` is, such as "the number of samples".
+        advice: What the user can do other than lower the value.
 
     >>> integer("size", 9, 1, 5, "the number of samples", "pass more data")
     Traceback (most recent call last):
@@ -39,7 +51,7 @@ Lower size or pass more data.
 
 
 def number(name: str, value: float, low: float = 0.0, high: float = math.inf) -> float:
-    """Return ``value`` if it is a number in [low, high].
+    """Return ``value`` as a float if it is a finite number in [low, high].
 
     >>> number("fraction", 1.5, 0, 1)
     Traceback (most recent call last):
@@ -50,8 +62,8 @@ def number(name: str, value: float, low: float = 0.0, high: float = math.inf) ->
         raise InputError(f"{name} must be a number {wanted}, got {value!r}. Pass a finite number.")
     if not low <= value <= high:
         raise InputError(
-            f"{name} must be a number {wanted}, got {value}. "
-            f"{'Raise' if value < low else 'Lower'} {name}."
+            f"{name} must be a number {wanted}, got {value}. {'Raise' if value < low else 'Lower'} "
+            f"{name}."
         )
     return float(value)
 
@@ -76,7 +88,7 @@ def rate(name: str, value: float) -> float:
 
 
 def choice(name: str, value: str, known: Iterable[str]) -> str:
-    """Return ``value`` if it is one of the known names, else advise the nearest one.
+    """Return ``value`` if it is one of the known names, else suggest the nearest one.
 
     >>> choice("kind", "pair", ["pair", "symmetric"])
     'pair'
@@ -88,9 +100,12 @@ def choice(name: str, value: str, known: Iterable[str]) -> str:
 
 
 def generator(seed: int) -> torch.Generator:
-    """Random numbers of our own, so that the global ones stay where they are.
+    """Create a seeded generator, so that torch's global one stays untouched.
 
+    >>> import torch
     >>> torch.equal(torch.rand(3, generator=generator(0)), torch.rand(3, generator=generator(0)))
     True
     """
+    import torch  # a driver of trials checks its arguments without it
+
     return torch.Generator().manual_seed(integer("seed", seed, 0, 2**63 - 1))

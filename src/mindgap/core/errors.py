@@ -6,15 +6,15 @@ from types import ModuleType
 
 
 class MindgapError(Exception):
-    """Base of every error this package raises on purpose; its text is one sentence or two, for people."""
+    """Base of every error that this package raises on purpose."""
 
 
 class InputError(MindgapError, ValueError):
-    """An argument, a file or a data set is not what was asked for."""
+    """An argument, a file or a data set is not what was expected."""
 
 
 class UnknownNameError(MindgapError, KeyError):
-    """A name that nothing answers to."""
+    """No measure, data set or other entry has this name."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would print the repr
@@ -25,7 +25,7 @@ class MissingExtraError(MindgapError, ImportError):
 
 
 class DataUnavailableError(MindgapError, OSError):
-    """A data set is neither on disk nor can be downloaded, or its file is damaged."""
+    """A data set is not on disk and cannot be downloaded, or its file is damaged."""
 
 
 class CheckpointError(MindgapError, OSError):
@@ -33,7 +33,12 @@ class CheckpointError(MindgapError, OSError):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """Say that ``name`` is unknown and which near name was probably meant.
+    """Make the error for an unknown name, with the nearest known one as a suggestion.
+
+    Args:
+        kind: What the name should be, such as "measure".
+        name: What the user wrote.
+        known: The names that exist.
 
     >>> str(unknown_name("measure", "magin", ["margin", "gap"]))
     "measure must be one of the known names, got 'magin'. Did you mean 'margin'?"
@@ -47,7 +52,17 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
 
 
 def require(package: str, extra: str) -> ModuleType:
-    """Import an optional package, or say which extra installs it."""
+    """Import an optional package, or say which extra installs it.
+
+    Args:
+        package: The module to import, such as "scipy.spatial".
+        extra: The extra of this package that installs it.
+
+    >>> require("no_such_package", "report")
+    Traceback (most recent call last):
+    mindgap.core.errors.MissingExtraError: This needs the package 'no_such_package', which is not \
+installed. Run: pip install 'mindgap[report]'
+    """
     try:
         return importlib.import_module(package)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Loss: one number per sample, from a name or from any callable, and the task that it implies."""
+"""Loss: one number per sample, from a name or any callable, and the task that it implies."""
 
 import copy
 import dataclasses
@@ -51,7 +51,13 @@ _KNOWN: dict[Any, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """A per-sample loss; ``loss(output, target)`` has one entry per sample."""
+    """A loss that gives one number per sample: call it as ``loss(output, target)``.
+
+    Args:
+        name: The name in reports.
+        task: The task that it implies, or None.
+        per_sample: Takes outputs and targets and returns one entry per sample.
+    """
 
     name: str
     task: Task | None
@@ -62,14 +68,25 @@ class Loss:
 
 
 def align(output: Tensor, target: Tensor) -> Tensor:
-    """Give targets of shape (n,) the shape of outputs (n, 1): broadcasting would silently make them (n, n)."""
+    """Give targets of shape (n,) the shape (n, 1) of the outputs.
+
+    Without this, broadcasting would silently compare every output with every target.
+    """
     if target.is_floating_point() and output.ndim == target.ndim + 1 and output.shape[-1] == 1:
         return target.unsqueeze(-1)
     return target
 
 
 def as_loss(loss: str | Loss | Callable[..., Tensor]) -> Loss:
-    """A :class:`Loss` of a name, a torch loss module or function, or any callable ``(output, target)``."""
+    """Make a :class:`Loss` of whatever stands for one.
+
+    Args:
+        loss: A name, a torch loss module or function, or any callable ``(output, target)``.
+
+    >>> outputs, targets = torch.tensor([[0.0], [2.0]]), torch.zeros(2, 1)
+    >>> as_loss(nn.MSELoss())(outputs, targets).tolist()
+    [0.0, 4.0]
+    """
     if isinstance(loss, Loss):
         return loss
     if isinstance(loss, str):
@@ -109,9 +126,9 @@ def _by_sample(loss: Callable[..., Tensor], output: Tensor, target: Tensor) -> T
         return _rows(value)
     if value.ndim != 0:
         raise InputError(
-            f"The loss must give one number or one a sample ({len(target)}), got the shape "
-            f"{tuple(value.shape)}. "
-            "Return a mean, or a tensor with one entry per sample."
+            f"The loss must give one number or one per sample ({len(target)}), got the shape "
+            f"{tuple(value.shape)}. Return a mean, or a tensor with one entry per sample."
         )
+    # Only a mean is known: the loss of a batch of one is the loss of that sample.
     single = lambda one, label: loss(one.unsqueeze(0), label.unsqueeze(0))  # noqa: E731
     return torch.func.vmap(single)(output, target)

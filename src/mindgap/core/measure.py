@@ -1,4 +1,4 @@
-"""Measure: a number that says something about generalization, wrapped so that it leaves no trace."""
+"""Measure: a number that says something about generalization, computed without a trace."""
 
 import abc
 import dataclasses
@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from mindgap._version import __version__
+from mindgap.core.chart import Chart
 from mindgap.core.purity import preserved
 from mindgap.core.result import Interval, Result, Status
 from mindgap.core.spec import Spec
@@ -30,7 +31,25 @@ INVARIANCES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What ``compute`` returns when a bare number does not say enough."""
+    """What ``compute`` returns when a bare number does not say enough.
+
+    Args:
+        value: The number.
+        status: Whether it is exact, a statistical estimate or a heuristic.
+        interval: A confidence interval.
+        standard_error: The standard error of a stochastic value.
+        terms: Numbers that the value is made of, or that explain it.
+        details: Other plain data.
+        charts: Figures, which the report, a notebook or a terminal draws.
+
+    >>> from mindgap.core import Bar
+    >>> norms = {"first.weight": 2.0, "second.weight": 1.0}
+    >>> estimate = Estimate(value=3.0, charts=(Bar.of(norms, title="Norm by tensor"),))
+    >>> print(estimate.charts[0])
+    Norm by tensor
+      first.weight   ████████████████████  2
+      second.weight  ██████████            1
+    """
 
     value: float
     status: Status = "exact"
@@ -38,6 +57,7 @@ class Estimate:
     standard_error: float | None = None
     terms: Mapping[str, float] = dataclasses.field(default_factory=dict)
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    charts: tuple[Chart, ...] = ()
 
 
 class Undefined(Exception):  # noqa: N818  (a verdict, not a fault)
@@ -62,7 +82,7 @@ class Measure(Spec, abc.ABC, abstract=True):
 
     @abc.abstractmethod
     def compute(self, subject: Subject) -> float | Estimate:
-        """The value; the caller guards the subject."""
+        """Return the value; the caller guards the subject."""
 
     def __call__(self, subject: Subject) -> Result:
         """Compute on a subject, leave the subject as it was, and say how the number came about."""
@@ -75,11 +95,11 @@ class Measure(Spec, abc.ABC, abstract=True):
 
     @classmethod
     def promises_rescaling(cls) -> bool:
-        """Whether it claims to stay, or to move by a logarithm only, when ReLU layers are rescaled."""
+        """Tell whether it claims to move by a logarithm at most when ReLU layers are rescaled."""
         return bool(cls.rescaling) or "relu-rescaling" in cls.invariant_to
 
     def missing(self, subject: Subject) -> str:
-        """Why the subject cannot be measured, or an empty string."""
+        """Say why the subject cannot be measured, or an empty string."""
         if "test" in self.needs and subject.test is None:
             return "needs test data"
         if "initial" in self.needs and subject.initial is None:
@@ -111,7 +131,7 @@ class Measure(Spec, abc.ABC, abstract=True):
         return Result(**fields, **common, **self.flags(subject, outcome))
 
     def flags(self, subject: Subject, outcome: Estimate) -> dict[str, Any]:  # noqa: ARG002
-        """What else the result should say; bounds add their verdicts here."""
+        """Return what else the result should say; bounds add their verdicts here."""
         return {}
 
     def provenance(self, subject: Subject) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Plain data: what JSON can hold, one text for equal values in every process, and the way back.
+"""Plain data: what JSON can hold, with one text for equal values, and the way back.
 
 Numbers that JSON lacks (NaN and the infinities) become words and are turned back into numbers on
 reading.
@@ -25,7 +25,7 @@ def plain(value: Any, where: str = "value", *, fallback: Fallback | None = None)
         value: Anything; dataclasses become dicts of their fields, objects with a ``to_dict`` what
             it returns.
         where: The name of the value in the error.
-        fallback: Makes the text for what is no plain data (``repr``, say). Without it such a value
+        fallback: Makes a text of what is no plain data, as ``repr`` does. Without it such a value
             is refused, and dataclasses carry their ``kind``, so that equal texts mean equal values.
 
     >>> plain({"width": (1, 2), "rate": float("inf")})
@@ -61,9 +61,8 @@ def _container(value: Any, where: str, fallback: Fallback | None) -> Any:
         return {**kind, **plain(fields_of(value), where, fallback=fallback)}
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if callable(
-        getattr(value, "tolist", None)
-    ):  # arrays and scalars of numpy and torch, without importing either
+    # Arrays and scalars of numpy and torch, without importing either.
+    if callable(getattr(value, "tolist", None)):
         return plain(_listed(value, where), where, fallback=fallback)
     if fallback is not None:
         return fallback(value)
@@ -74,12 +73,12 @@ def _container(value: Any, where: str, fallback: Fallback | None) -> Any:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass, as they are."""
+    """Return the fields of a dataclass, as they are."""
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def unworded(value: Any) -> Any:
-    """Plain data with the words turned back into numbers.
+    """Turn the words in plain data back into numbers.
 
     >>> unworded({"a": ["Infinity", "text"]})
     {'a': [inf, 'text']}
@@ -92,7 +91,7 @@ def unworded(value: Any) -> Any:
 
 
 def canonical(value: Any, where: str = "value") -> str:
-    """Strict JSON with sorted keys and exact floats.
+    """Write strict JSON with sorted keys and exact floats.
 
     >>> canonical({"b": 0.1, "a": (1, None)})
     '{"a":[1,null],"b":0.1}'
@@ -101,12 +100,12 @@ def canonical(value: Any, where: str = "value") -> str:
 
 
 def ordered(value: Any, where: str = "value") -> str:
-    """Strict JSON that keeps the order of keys, for what people read."""
+    """Write strict JSON that keeps the order of keys, for what people read."""
     return json.dumps(plain(value, where), allow_nan=False)
 
 
 def restored(text: str) -> Any:
-    """What :func:`canonical` or :func:`ordered` wrote, with the words turned back into numbers.
+    """Read what :func:`canonical` or :func:`ordered` wrote.
 
     >>> restored(canonical([float("-inf"), 1]))
     [-inf, 1]

@@ -1,4 +1,4 @@
-"""Progress: a bar on standard error with the time left; in a log file, a line now and then."""
+"""Progress: a bar with the time left; in a log file, a line every half minute."""
 
 import sys
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 
 class Progress:
-    """Counts what is finished; shows nothing if ``shown`` is false.
+    """Shows how much of a long job is finished.
 
     Args:
         total: How many pieces of work there are, those already done included.
@@ -25,7 +25,13 @@ class Progress:
     def advance(
         self, facts: Mapping[str, float] | None = None, *, by: int = 1, failed: bool = False
     ) -> None:
-        """``by`` more are finished; ``facts`` are numbers to show behind the bar."""
+        """Report that work is finished.
+
+        Args:
+            facts: Numbers to show next to the bar.
+            by: How many pieces are finished.
+            failed: Whether they failed.
+        """
         self._failed += failed
         if self._bar is None:
             return
@@ -37,7 +43,7 @@ class Progress:
         self._bar.update(by)
 
     def tick(self) -> None:
-        """Let the clock run on a terminal while a long piece of work is under way."""
+        """Update the clock on a terminal while a long piece of work is under way."""
         if self._bar is not None and sys.stderr.isatty():
             self._bar.refresh()
 

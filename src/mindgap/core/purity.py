@@ -1,4 +1,4 @@
-"""Leave everything as it was: mode, gradients, buffers, weights, hooks and random state, also after an exception."""
+"""Purity: leave a model and all random state as they were, also after an exception."""
 
 import contextlib
 import random
@@ -26,7 +26,14 @@ _TABLES = (
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Run with every global generator set from ``seed``; put their states back afterwards."""
+    """Run with every global generator set from ``seed``; restore their states afterwards.
+
+    >>> with seeded(3):
+    ...     first = torch.rand(1)
+    >>> with seeded(3):
+    ...     print(torch.equal(torch.rand(1), first))
+    True
+    """
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  (this is the state to protect)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         try:
@@ -41,7 +48,13 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved(model: nn.Module, *, seed: int = 0, weights: bool = True) -> Iterator[None]:
-    """Give the model back unchanged. ``weights=False`` skips the copy of the parameters for a huge model."""
+    """Restore the model at the end: modes, gradients, buffers, weights, hooks.
+
+    Args:
+        model: Anything may be done to it inside.
+        seed: For the global generators, whose states are restored too.
+        weights: False skips the copy of the parameters, for a huge model.
+    """
     modules = list(model.modules())
     modes = [module.training for module in modules]
     tables = [{name: dict(getattr(module, name, {})) for name in _TABLES} for module in modules]
@@ -73,16 +86,14 @@ def _saved(model: nn.Module, weights: bool) -> list[tuple[Tensor, Tensor]]:
 @torch.no_grad()
 def _put_back(tensors: list[tuple[Tensor, Tensor]]) -> None:
     for tensor, copy in tensors:
-        if not _same(
-            tensor, copy
-        ):  # writing only what changed keeps the version counters, and so the caches
+        # Writing only what changed keeps the version counters, and with them a subject's caches.
+        if not _same(tensor, copy):
             tensor.copy_(copy)
 
 
 def _same(left: Tensor, right: Tensor) -> bool:
-    return bool(
-        ((left == right) | ((left != left) & (right != right))).all()
-    )  # NaN buffers are equal to themselves
+    both_nan = (left != left) & (right != right)
+    return bool(((left == right) | both_nan).all())
 
 
 def _restore_tables(module: nn.Module, kept: dict[str, dict[Any, Any]]) -> None:
@@ -95,7 +106,7 @@ def _restore_tables(module: nn.Module, kept: dict[str, dict[Any, Any]]) -> None:
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; every module's own mode comes back."""
+    """Switch to evaluation mode without gradients; restore every module's own mode."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

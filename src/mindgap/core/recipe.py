@@ -1,4 +1,4 @@
-"""Recipe: how a subject is trained, as plain data that can be trained again with another seed."""
+"""Recipe: how a model is trained, as plain data that can be trained with any seed."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -24,12 +24,39 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Model factory, data, loss, optimizer, epochs and batch size.
+    """How a model is trained: model factory, data, loss, optimizer, epochs and batch size.
 
-    ``model`` is called without arguments under a seeded generator, so that a seed fixes the initial
-    weights. ``optimizer`` is a name or a callable ``parameters -> Optimizer``; ``schedule`` a
-    callable ``optimizer -> LRScheduler`` that is stepped once an epoch. ``validation`` is a share
-    of the training data that is held out for choices (early stopping), never the test data.
+    Args:
+        model: Makes a new model; called without arguments under a seeded generator, so that a seed
+            fixes the initial weights.
+        train: The training data: a tuple of tensors or arrays, a dict, a Dataset or a DataLoader.
+        test: The test data, in any of the same forms. Training never uses them.
+        loss: A name such as ``"cross_entropy"``, a torch loss, or any callable ``(output,
+            target)``.
+        task: ``"classification"``, ``"multilabel"`` or ``"regression"``; follows from loss and
+            targets if None.
+        target: The key of the targets, where batches are dicts.
+        optimizer: ``"sgd"``, ``"adam"``, ``"adamw"``, ``"rmsprop"``, or a callable that takes the
+            parameters and returns an optimizer.
+        learning_rate: The step size, for an optimizer given by name.
+        momentum: The momentum, for SGD and RMSprop given by name.
+        weight_decay: The optimizer's weight decay, for one given by name.
+        schedule: Takes the optimizer and returns a scheduler, which is stepped once per epoch.
+        epochs: Passes over the training data.
+        batch_size: Samples per step.
+        validation: The share of the training data that is held out for choices, as early stopping
+            makes them. Test data never serve for that.
+        sample_weights: One factor per training sample for its loss.
+        classes: The names of the classes, in the order of their numbers.
+        name: The title of reports.
+
+    >>> recipe = Recipe(
+    ...     model=lambda: nn.Linear(2, 1), train=(torch.eye(2), torch.ones(2, 1)), loss="mse"
+    ... )
+    >>> torch.equal(recipe.build(seed=3).weight, recipe.build(seed=3).weight)
+    True
+    >>> recipe.replace(optimizer="sgd", momentum=0.9).settings["momentum"]
+    0.9
     """
 
     model: Callable[[], nn.Module]
@@ -44,7 +71,7 @@ class Recipe:
     weight_decay: float = option(0.0, help="the optimizer's weight decay", low=0)
     schedule: Callable[[torch.optim.Optimizer], Any] | None = None
     epochs: int = option(20, help="passes over the training data", low=0)
-    batch_size: int = option(64, help="samples a step", low=1)
+    batch_size: int = option(64, help="samples per step", low=1)
     validation: float = option(
         0.0, help="share of the training data held out for choices", low=0, below=1
     )
@@ -65,21 +92,21 @@ class Recipe:
         as_loss(self.loss)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
     def splits(self) -> tuple[Split, Split | None]:
-        """The train and the test data."""
+        """Return the training data, and the test data if there are any."""
         test = None if self.test is None else as_split(self.test, self.target, "test data")
         return as_split(self.train, self.target, "training data"), test
 
     def build(self, seed: int) -> nn.Module:
-        """A new model whose weights depend on the seed alone."""
+        """Make a new model, whose weights depend on the seed alone."""
         with seeded(seed):
             return self.model()
 
     def optimize(self, parameters: Any) -> torch.optim.Optimizer:
-        """The optimizer over these parameters."""
+        """Make the optimizer of these parameters."""
         if not isinstance(self.optimizer, str):
             return self.optimizer(parameters)
         settings: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}

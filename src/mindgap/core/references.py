@@ -1,4 +1,4 @@
-"""The papers that specs cite, read from references.bib beside this file."""
+"""The papers that specs cite, read from references.bib in this folder."""
 
 import functools
 import re
@@ -9,14 +9,14 @@ from mindgap.core.errors import unknown_name
 
 @functools.cache
 def bibliography() -> dict[str, dict[str, str]]:
-    """All entries: key to fields. Third parties add theirs with :func:`add`."""
+    """Read all entries as key → fields; third parties add theirs with :func:`add`."""
     return parse(
         resources.files("mindgap.core").joinpath("references.bib").read_text(encoding="utf-8")
     )
 
 
 def parse(text: str) -> dict[str, dict[str, str]]:
-    """The entries of a BibTeX file whose fields stand one a line in braces.
+    """Parse BibTeX entries that have one field per line, in braces.
 
     >>> parse("@article{k,\\n  title = {On {ReLU} nets},\\n}")
     {'k': {'title': 'On ReLU nets'}}
@@ -29,12 +29,16 @@ def parse(text: str) -> dict[str, dict[str, str]]:
 
 
 def add(text: str) -> None:
-    """Add the entries of another BibTeX text, for specs outside the house."""
+    """Add the entries of another BibTeX text, for specs of third parties."""
     bibliography().update(parse(text))
 
 
 def reference(key: str) -> str:
-    """One line: who, what, where, when."""
+    """Format one entry as a line: authors, title, where, year and address.
+
+    >>> reference("hoeffding1963probability").startswith("Hoeffding, Wassily. Probability")
+    True
+    """
     if key not in bibliography():
         raise unknown_name("reference", key, bibliography())
     entry = bibliography()[key]
@@ -44,3 +48,17 @@ def reference(key: str) -> str:
         part if part.endswith((".", "?", "!")) else f"{part}." for part in parts if part
     )
     return f"{line} {entry['url']}" if "url" in entry else line
+
+
+def citation(key: str) -> str:
+    """Name a paper as a text does: authors and year.
+
+    >>> citation("novello2020variance"), citation("krogh1991simple"), citation("catoni2007pac")
+    ('Novello et al. 2020', 'Krogh & Hertz 1991', 'Catoni 2007')
+    """
+    if key not in bibliography():
+        raise unknown_name("reference", key, bibliography())
+    entry = bibliography()[key]
+    names = [name.split(",")[0] for name in entry.get("author", key).split(" and ")]
+    who = " & ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    return f"{who} {entry['year']}" if "year" in entry else who

@@ -1,4 +1,4 @@
-"""Find every spec: by walking a family's folder, and through one entry-point group for third parties."""
+"""Find every spec, in the folder of its family or in an installed plug-in."""
 
 import functools
 import importlib
@@ -33,16 +33,22 @@ def load_family(family: str) -> None:
 
 
 @functools.cache
-def load_plugins() -> None:
-    """Import what installed third parties add under the entry-point group ``mindgap.specs``."""
+def load_plugins() -> tuple[str, ...]:
+    """Import what installed third parties add under the entry-point group ``mindgap.specs``.
+
+    Returns:
+        One sentence per plug-in that could not be loaded; each is also a warning.
+    """
+    problems = []
     for entry in metadata.entry_points(group=ENTRY_POINTS):
         try:
             walk(entry.value)
         except Exception as error:  # a broken plug-in must not break the package
-            warnings.warn(
-                f"The plug-in {entry.name!r} ({entry.value}) could not be loaded: {error}",
-                stacklevel=2,
+            problems.append(
+                f"The plug-in {entry.name!r} ({entry.value}) could not be loaded: {error}"
             )
+            warnings.warn(problems[-1], stacklevel=2)
+    return tuple(problems)
 
 
 def catalog(family: str | None = None) -> dict[str, type[Spec]]:
@@ -65,10 +71,19 @@ def catalog(family: str | None = None) -> dict[str, type[Spec]]:
 
 
 @functools.cache
-def functions() -> dict[str, Function]:
-    """List what ``@implements`` marked: functions and classes for methods that are no spec, by name."""
+def _load_functions() -> None:
     for home in HOMES_OF_FUNCTIONS:
         walk(home)
+
+
+def functions() -> dict[str, Function]:
+    """List what ``@implements`` marked, by name: functions and classes that are no spec.
+
+    >>> sorted(functions()) == list(functions())
+    True
+    """
+    _load_functions()
+    load_plugins()
     return dict(sorted(FUNCTIONS.items()))
 
 
@@ -90,7 +105,7 @@ def find(name: str, family: str | None = None) -> type[Spec]:
 
 
 def own_specs(family: str) -> dict[str, type[Spec]]:
-    """The specs of this package's own family by class name: what ``mindgap.measures`` and its like offer."""
+    """List this package's own specs of a family by class name, for ``mindgap.measures`` etc."""
     load_family(family)
     own = [
         cls

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, Self, cast
 
+from mindgap.core.chart import Chart
 from mindgap.core.errors import InputError
 from mindgap.core.plain import fields_of, plain, unworded
 
@@ -27,7 +28,7 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a spec gave: value, interval, terms, status, cost and provenance.
+    """What a spec gave: value, interval, terms, charts, status, cost and provenance.
 
     >>> result = Result(name="gap", family="measure", value=0.25)
     >>> float(result), Result.from_json(result.to_json()) == result
@@ -43,6 +44,7 @@ class Result:
     standard_error: float | None = None
     terms: Mapping[str, float] = dataclasses.field(default_factory=dict)
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    charts: tuple[Chart, ...] = ()
     valid: bool | None = None
     vacuous: bool | None = None
     cost: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -70,11 +72,11 @@ class Result:
         return f"{self.name}: {self.value:.6g}" + (f" {self.interval}" if self.interval else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that JSON can hold; numbers that JSON lacks become words."""
+        """Return plain data that JSON can hold; numbers that JSON lacks become words."""
         return cast("dict[str, Any]", plain({"schema": SCHEMA, **fields_of(self)}, fallback=repr))
 
     def to_json(self) -> str:
-        """One line of strict JSON."""
+        """Return one line of strict JSON."""
         return json.dumps(self.to_dict(), allow_nan=False, sort_keys=True)
 
     @classmethod
@@ -87,6 +89,7 @@ class Result:
             )
         if fields.get("interval") is not None:
             fields["interval"] = Interval(**fields["interval"])
+        fields["charts"] = tuple(Chart.from_dict(chart) for chart in fields.get("charts", ()))
         return cls(**fields)
 
     @classmethod

@@ -1,9 +1,7 @@
-"""Spec: a frozen dataclass that names itself, registers itself and carries its own words.
+"""Spec: a frozen dataclass that registers itself, checks its fields and carries its own words.
 
-Fields of a spec: a default, a sentence of help and the range of allowed values, checked in one
-place.
-
-What a spec's docstring says, taken apart for the command line, the report and the docs.
+A field has a default, a sentence of help and a range of allowed values. The paragraphs of the
+docstring are taken apart for the command line, the report and the docs.
 """
 
 from __future__ import annotations
@@ -30,7 +28,17 @@ def option(
     below: float | None = None,
     choices: tuple[Any, ...] = (),
 ) -> Any:
-    """Declare a spec's field: ``low``/``high`` are allowed ends, ``above``/``below`` are excluded ends."""
+    """Declare a spec's field.
+
+    Args:
+        default: The default; the field is required without one.
+        help: What the field means, as part of a sentence.
+        low: Smallest allowed value.
+        high: Largest allowed value.
+        above: Number that the value must exceed.
+        below: Number that the value must stay below.
+        choices: The allowed values, where there are few.
+    """
     metadata = {
         "help": help,
         "low": low,
@@ -132,9 +140,7 @@ def kebab(name: str) -> str:
     ).lower()
 
 
-@dataclass_transform(
-    frozen_default=True, kw_only_default=True
-)  # whatever stands after "=" is a default
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Spec:
     """Base of all families. A subclass is abstract (``abstract=True``) or final, never both.
 

@@ -5,7 +5,16 @@ from collections.abc import Callable
 
 
 def bisect(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a non-decreasing function crosses zero, to the last bit."""
+    """Find where a non-decreasing function crosses zero, to the last bit.
+
+    Args:
+        function: Non-decreasing between ``low`` and ``high``.
+        low: Left end, where the function is negative.
+        high: Right end. The result is never below the crossing, so an upper limit stays one.
+
+    >>> round(bisect(lambda x: x * x - 2, 0.0, 2.0), 12)
+    1.414213562373
+    """
     for _ in range(200):
         middle = 0.5 * (low + high)
         if middle in (low, high):
@@ -15,14 +24,14 @@ def bisect(function: Callable[[float], float], low: float, high: float) -> float
 
 
 def regularized_beta(a: float, b: float, x: float) -> float:
-    """The regularized incomplete beta function I_x(a, b), by Lentz's continued fraction.
+    """Compute the regularized incomplete beta function I_x(a, b) by Lentz's continued fraction.
 
     >>> round(regularized_beta(2.0, 3.0, 0.4), 12)
     0.5248
     """
     if x <= 0 or x >= 1:
         return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):
+    if x > (a + 1) / (a + b + 2):  # beyond the mean the fraction converges slowly: reflect
         return 1 - regularized_beta(b, a, 1 - x)
     log_front = (
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
@@ -47,11 +56,12 @@ def _fraction(a: float, b: float, x: float) -> float:
 
 
 def _away(value: float, tiny: float) -> float:
+    """Keep Lentz's ratios away from zero, which they divide by."""
     return value if abs(value) > tiny else tiny
 
 
 def student_tail(statistic: float, degrees: float) -> float:
-    """The two-sided p-value of a Student statistic.
+    """Compute the two-sided p-value of a Student statistic.
 
     >>> round(student_tail(2.0, 10), 6)
     0.073388
@@ -62,5 +72,9 @@ def student_tail(statistic: float, degrees: float) -> float:
 
 
 def student_quantile(level: float, degrees: float) -> float:
-    """The half-width, in standard errors, of a two-sided interval of this level."""
+    """Compute the half-width, in standard errors, of a two-sided interval of this level.
+
+    >>> round(student_quantile(0.95, 10), 6)
+    2.228139
+    """
     return bisect(lambda t: (1 - student_tail(t, degrees)) - level, 0.0, 1e8)

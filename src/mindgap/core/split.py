@@ -20,7 +20,13 @@ TARGET_NAMES = ("labels", "label", "targets", "target", "y")
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Some samples: what the model takes, what it should give, and where they stand in the split."""
+    """Some samples.
+
+    Args:
+        inputs: What the model takes: positional inputs as a tuple, or named ones as a dict.
+        target: What it should return.
+        index: Places of the samples in the split.
+    """
 
     inputs: Inputs
     target: Tensor
@@ -28,17 +34,22 @@ class Batch:
 
 
 class Split(abc.ABC):
-    """An ordered, finite set of samples that can be read again and again."""
+    """An ordered, finite set of samples that can be read any number of times."""
 
     @abc.abstractmethod
     def __len__(self) -> int: ...
 
     @abc.abstractmethod
     def take(self, index: Tensor) -> Batch:
-        """The samples at these places."""
+        """Read the samples at these places."""
 
     def batches(self, size: int, order: Tensor | None = None) -> Iterator[Batch]:
-        """All samples (or those of ``order``, in its order), ``size`` at a time."""
+        """Read all samples in batches.
+
+        Args:
+            size: Samples per batch.
+            order: Places of the samples to read, in this order; all if None.
+        """
         order = torch.arange(len(self)) if order is None else order
         for index in order.split(size):
             yield self.take(index)
@@ -49,12 +60,12 @@ class Split(abc.ABC):
         return torch.cat([batch.target for batch in self.batches(1024)])
 
     def subset(self, index: Tensor) -> Split:
-        """The samples at these places as a split of their own."""
-        return SubsetSplit(self, index)
+        """Return the samples at these places as a split of their own."""
+        return _SubsetSplit(self, index)
 
 
-class TensorSplit(Split):
-    """Samples that lie in memory as tensors."""
+class _TensorSplit(Split):
+    """Samples in memory, as tensors."""
 
     def __init__(self, inputs: Inputs, target: Tensor) -> None:
         self.inputs, self.target = inputs, target
@@ -63,7 +74,7 @@ class TensorSplit(Split):
         return len(self.target)
 
     def take(self, index: Tensor) -> Batch:
-        """The rows at these places."""
+        """Take the rows at these places."""
         if isinstance(self.inputs, dict):
             return Batch(
                 {name: value[index] for name, value in self.inputs.items()},
@@ -80,7 +91,7 @@ class TensorSplit(Split):
     def subset(self, index: Tensor) -> Split:
         """Copies of the rows at these places."""
         batch = self.take(index)
-        return TensorSplit(batch.inputs, batch.target)
+        return _TensorSplit(batch.inputs, batch.target)
 
 
 class DatasetSplit(Split):
@@ -102,7 +113,7 @@ class DatasetSplit(Split):
         return Batch(inputs, target, index)
 
 
-class SubsetSplit(Split):
+class _SubsetSplit(Split):
     """Some samples of another split."""
 
     def __init__(self, whole: Split, index: Tensor) -> None:
@@ -112,20 +123,28 @@ class SubsetSplit(Split):
         return len(self.index)
 
     def take(self, index: Tensor) -> Batch:
-        """Read them from the whole."""
+        """Read the samples from the whole split."""
         batch = self.whole.take(self.index[index])
         return Batch(batch.inputs, batch.target, index)
 
 
 def part(batch: Any, target: str | None = None) -> tuple[Inputs, Tensor]:
-    """Part a batch, a tuple or a mapping, into what the model takes and the target."""
+    """Separate a batch into what the model takes and the target.
+
+    Args:
+        batch: A tuple that ends with the target, or a mapping.
+        target: The key of the target in a mapping; one of the usual keys if None.
+
+    >>> inputs, label = part({"pixels": [[1.0, 2.0]], "label": [1]})
+    >>> list(inputs), label.tolist()
+    (['pixels'], [1])
+    """
     if isinstance(batch, Mapping):
         names = [target] if target else [name for name in TARGET_NAMES if name in batch]
         if not names or names[0] not in batch:
             raise InputError(
                 f"A dict batch must hold its target under one of {', '.join(TARGET_NAMES)}, got "
-                "the keys "
-                f"{', '.join(map(str, batch))}. Rename the key or pass target='…'."
+                f"the keys {', '.join(map(str, batch))}. Rename the key or pass target='…'."
             )
         return {k: as_tensor(v) for k, v in batch.items() if k != names[0]}, as_tensor(
             batch[names[0]]
@@ -137,13 +156,15 @@ def part(batch: Any, target: str | None = None) -> tuple[Inputs, Tensor]:
         return tuple(as_tensor(item) for item in inputs), as_tensor(last)
     raise InputError(
         "A batch must be a tuple (inputs, target) or a dict with a target, got "
-        f"{type(batch).__name__}. "
-        "Give the data with its targets."
+        f"{type(batch).__name__}. Give the data with its targets."
     )
 
 
 def as_tensor(value: Any) -> Tensor:
-    """A tensor of a tensor, array, sequence or frame, without sharing memory that NumPy may not write."""
+    """Make a tensor of a tensor, array, sequence or data frame.
+
+    Memory that NumPy may not write is copied, because torch would write to it.
+    """
     if isinstance(value, Tensor):
         return value
     try:
@@ -152,17 +173,27 @@ def as_tensor(value: Any) -> Tensor:
     except TypeError as error:
         raise InputError(
             f"Data must be numbers in a tensor or array, got {type(value).__name__} that NumPy "
-            "reads as "
-            f"{np.asarray(value).dtype}. Encode it as numbers first."
+            f"reads as {np.asarray(value).dtype}. Encode it as numbers first."
         ) from error
 
 
 def as_split(data: Any, target: str | None = None, what: str = "training data") -> Split:
-    """Wrap tensors, arrays, a tuple, a dict, a Dataset or a DataLoader; check that it holds samples."""
+    """Wrap data of any kind as a split, and check that it holds samples.
+
+    Args:
+        data: A tuple of tensors or arrays that ends with the targets, a dict, a Dataset or a
+            DataLoader.
+        target: The key of the targets, where batches are dicts.
+        what: The name of the data in errors.
+
+    >>> split = as_split(([[1.0], [2.0], [3.0]], [0, 1, 0]))
+    >>> len(split), split.take(torch.tensor([2])).inputs
+    (3, (tensor([[3.]], dtype=torch.float64),))
+    """
     split = _wrap(data, target, what)
     if len(split) == 0:
         raise InputError(f"The {what} must hold at least one sample, got none. Pass more data.")
-    if isinstance(split, TensorSplit):
+    if isinstance(split, _TensorSplit):
         _check_tensors(split, what)
     return split
 
@@ -177,7 +208,7 @@ def _wrap(data: Any, target: str | None, what: str) -> Split:
     if isinstance(data, IterableDataset):
         return _stack(list(DataLoader(data, batch_size=256)), target)
     if isinstance(data, Mapping) or (isinstance(data, tuple | list) and len(data) >= 2):
-        return TensorSplit(*part(data, target))
+        return _TensorSplit(*part(data, target))
     if (
         hasattr(data, "__getitem__")
         and hasattr(data, "__len__")
@@ -186,8 +217,7 @@ def _wrap(data: Any, target: str | None, what: str) -> Split:
         return _of_dataset(data, default_collate, target)
     raise InputError(
         f"The {what} must be a tuple (inputs, targets) of tensors or arrays, a dict, a Dataset or "
-        "a DataLoader, got "
-        f"{type(data).__name__}. Give the inputs together with their targets."
+        f"a DataLoader, got {type(data).__name__}. Give the inputs together with their targets."
     )
 
 
@@ -197,13 +227,13 @@ def _of_dataset(dataset: Any, collate: Any, target: str | None) -> Split:
         and collate is default_collate
         and len(dataset.tensors) >= 2
     ):
-        return TensorSplit(tuple(dataset.tensors[:-1]), dataset.tensors[-1])
+        return _TensorSplit(tuple(dataset.tensors[:-1]), dataset.tensors[-1])
     return DatasetSplit(dataset, collate, target)
 
 
 def _stack(batches: list[Any], target: str | None) -> Split:
     if not batches:
-        return TensorSplit((torch.empty(0),), torch.empty(0))
+        return _TensorSplit((torch.empty(0),), torch.empty(0))
     parted = [part(batch, target) for batch in batches]
     targets = torch.cat([label for _, label in parted])
     columns = [
@@ -212,12 +242,12 @@ def _stack(batches: list[Any], target: str | None) -> Split:
     joined: dict[Any, Tensor] = {}
     for name in columns[0]:
         joined[name] = torch.cat([column[name] for column in columns])  # type: ignore[index]
-    return TensorSplit(
+    return _TensorSplit(
         joined if isinstance(parted[0][0], dict) else tuple(joined.values()), targets
     )
 
 
-def _check_tensors(split: TensorSplit, what: str) -> None:
+def _check_tensors(split: _TensorSplit, what: str) -> None:
     values = split.inputs if isinstance(split.inputs, dict) else dict(enumerate(split.inputs))
     for name, value in values.items():
         label = f"inputs[{name!r}]" if isinstance(split.inputs, dict) else "inputs"
@@ -232,11 +262,15 @@ def _check_tensors(split: TensorSplit, what: str) -> None:
 
 
 def check_finite(value: Tensor, what: str) -> None:
-    """Raise when a floating tensor holds NaN or infinity, and say how many."""
+    """Refuse a tensor that holds NaN or infinity, and say how many.
+
+    Args:
+        value: The tensor.
+        what: Its name in the error.
+    """
     if value.is_floating_point() and not torch.isfinite(value).all():
         bad = int((~torch.isfinite(value)).sum())
         raise InputError(
             f"The {what} must be finite numbers, got {bad} of {value.numel()} values that are NaN "
-            "or infinite. "
-            "Remove or impute them."
+            "or infinite. Remove or impute them."
         )

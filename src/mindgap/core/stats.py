@@ -1,7 +1,4 @@
-"""Statistics: paired tests with Holm's correction, bootstrap, rank correlation, binomial-tail and kl inverses.
-
-Paired tests of two arms that share data splits and, within each split, seeds.
-"""
+"""Intervals, paired tests, Holm's correction, rank correlations, binomial and kl inverses."""
 
 import dataclasses
 import math
@@ -16,7 +13,16 @@ from mindgap.core.special import bisect, regularized_beta, student_quantile, stu
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
-    """Student's interval of a mean."""
+    """Compute Student's confidence interval of a mean.
+
+    Args:
+        values: Independent numbers; a single one gives an unbounded interval.
+        level: Confidence level.
+
+    >>> found = mean_interval([1.0, 2.0, 3.0])
+    >>> round(found.low, 3), round(found.high, 3)
+    (-0.484, 4.484)
+    """
     data = np.asarray(values, dtype=float)
     if len(data) < 2:
         return Interval(low=-math.inf, high=math.inf, level=level)
@@ -25,13 +31,28 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
 
 
 def standard_error(values: ArrayLike) -> float:
-    """The standard error of a mean."""
+    """Compute the standard error of a mean; infinite for a single value.
+
+    >>> round(standard_error([1.0, 2.0, 3.0]), 6)
+    0.57735
+    """
     data = np.asarray(values, dtype=float)
     return float(data.std(ddof=1) / math.sqrt(len(data))) if len(data) > 1 else math.inf
 
 
 def bootstrap(values: ArrayLike, level: float = 0.95, draws: int = 2000, seed: int = 0) -> Interval:
-    """Percentile interval of a mean by resampling, vectorized."""
+    """Compute a percentile bootstrap interval of a mean.
+
+    Args:
+        values: Independent numbers.
+        level: Confidence level.
+        draws: Number of resamples.
+        seed: Seed of the resampling.
+
+    >>> found = bootstrap([1.0, 2.0, 3.0, 4.0])
+    >>> 1 < found.low < 2.5 < found.high < 4
+    True
+    """
     data = np.asarray(values, dtype=float)
     picks = np.random.default_rng(seed).integers(len(data), size=(draws, len(data)))
     low, high = np.quantile(data[picks].mean(1), [(1 - level) / 2, (1 + level) / 2])
@@ -40,7 +61,15 @@ def bootstrap(values: ArrayLike, level: float = 0.95, draws: int = 2000, seed: i
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Paired:
-    """Mean difference of pairs, its interval, Student's p-value and the sign-flip p-value."""
+    """A paired comparison of two arms.
+
+    Attributes:
+        difference: Mean of treated minus control.
+        interval: Student's interval of the difference.
+        p_value: Two-sided p-value of Student's test.
+        permutation_p_value: Two-sided p-value of the sign-flip test, which assumes no normality.
+        pairs: Number of pairs.
+    """
 
     difference: float
     interval: Interval
@@ -50,13 +79,23 @@ class Paired:
 
 
 def paired(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95, seed: int = 0) -> Paired:
-    """Compare two arms that share their seeds."""
+    """Compare two arms that share their seeds.
+
+    Args:
+        treated: One number per seed.
+        control: The numbers of the other arm, seed by seed in the same order.
+        level: Confidence level of the interval.
+        seed: Seed of the sign flips (used beyond 14 pairs, where not all can be enumerated).
+
+    >>> found = paired([0.9, 0.8, 0.85], [0.7, 0.65, 0.6])
+    >>> round(found.difference, 6), found.pairs, found.permutation_p_value
+    (0.2, 3, 0.25)
+    """
     first, second = np.asarray(treated, dtype=float), np.asarray(control, dtype=float)
     if first.shape != second.shape or first.ndim != 1 or len(first) < 2:
         raise InputError(
             "A paired test must have two equally long lists of at least two numbers, got "
-            f"{first.shape} and "
-            f"{second.shape}. Run both arms with the same seeds."
+            f"{first.shape} and {second.shape}. Run both arms with the same seeds."
         )
     difference = first - second
     error = standard_error(difference)
@@ -66,109 +105,45 @@ def paired(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95, seed:
         difference=mean,
         interval=mean_interval(difference, level),
         p_value=student_tail(statistic, len(difference) - 1),
-        permutation_p_value=sign_flip(difference, seed=seed),
+        permutation_p_value=_sign_flip(difference, seed=seed),
         pairs=len(difference),
     )
 
 
-def sign_flip(difference: ArrayLike, draws: int = 20_000, seed: int = 0) -> float:
-    """Two-sided p-value of a zero mean under random signs: exact up to 14 pairs, sampled beyond."""
+def _sign_flip(difference: ArrayLike, draws: int = 20_000, seed: int = 0) -> float:
+    """Compute the two-sided p-value of a zero mean under random sign flips.
+
+    Args:
+        difference: Differences of pairs.
+        draws: Number of random sign vectors; up to 14 pairs all 2**pairs are enumerated instead.
+        seed: Seed of the random signs.
+
+    >>> _sign_flip([1.0, 2.0, 3.0])
+    0.25
+    """
     data = np.asarray(difference, dtype=float)
     if len(data) <= 14:
         signs = 1 - 2.0 * ((np.arange(2 ** len(data))[:, None] >> np.arange(len(data))) & 1)
         return float((np.abs(signs @ data) >= abs(data.sum()) * (1 - 1e-12)).mean())
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(draws, len(data)))
     hits = int((np.abs(signs @ data) >= abs(data.sum()) * (1 - 1e-12)).sum())
+    # The observed signs count as one of the draws: without it the p-value could be zero, and the
+    # test would reject too often.
     return (hits + 1) / (draws + 1)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction, in the given order.
-
-    >>> [round(p, 12) for p in holm([0.01, 0.04, 0.03])]
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p_values)
-    factors = len(p_values) - np.arange(len(p_values))
-    raised = np.maximum.accumulate(np.minimum(1.0, np.asarray(p_values)[order] * factors))
-    corrected = np.empty(len(p_values))
-    corrected[order] = raised
-    return [float(value) for value in corrected]
-
-
-def kendall_tau(first: ArrayLike, second: ArrayLike) -> float:
-    """Kendall's tau-b; NaN when one side is constant."""
-    x, y = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    upper = np.triu_indices(len(x), 1)
-    a, b = np.sign(x[:, None] - x)[upper], np.sign(y[:, None] - y)[upper]
-    scale = math.sqrt(float((a * a).sum()) * float((b * b).sum()))
-    return float((a * b).sum()) / scale if scale else math.nan
-
-
-def spearman(first: ArrayLike, second: ArrayLike) -> float:
-    """Spearman's rank correlation with mean ranks for ties; NaN when one side is constant."""
-    ranks = [_mean_ranks(np.asarray(values, dtype=float)) for values in (first, second)]
-    centered = [rank - rank.mean() for rank in ranks]
-    scale = math.sqrt(float((centered[0] ** 2).sum()) * float((centered[1] ** 2).sum()))
-    return float((centered[0] * centered[1]).sum()) / scale if scale else math.nan
-
-
-def _mean_ranks(
-    values: np.ndarray[tuple[int], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[inverse]
-
-
-def binomial_tail_inverse(errors: int, samples: int, delta: float) -> float:
-    """The largest error rate under which at most ``errors`` of ``samples`` still has probability ``delta``.
-
-    This is the exact (Clopper–Pearson) upper limit.
-
-    >>> round(binomial_tail_inverse(0, 100, 0.05), 6)
-    0.029513
-    """
-    if errors >= samples:
-        return 1.0
-    return bisect(
-        lambda rate: regularized_beta(errors + 1, samples - errors, rate) - (1 - delta), 0.0, 1.0
-    )
-
-
-def proportion_interval(errors: int, samples: int, level: float = 0.95) -> Interval:
-    """Clopper–Pearson interval of a proportion."""
-    tail = (1 - level) / 2
-    low = 1 - binomial_tail_inverse(samples - errors, samples, tail)
-    return Interval(low=low, high=binomial_tail_inverse(errors, samples, tail), level=level)
-
-
-def binary_kl(first: float, second: float) -> float:
-    """kl(q‖p) of two Bernoulli distributions, in nats."""
-    total = 0.0
-    for q, p in ((first, second), (1 - first, 1 - second)):
-        if q > 0:
-            total += q * math.log(q / p) if p > 0 else math.inf
-    return max(total, 0.0)
-
-
-def kl_inverse(empirical: float, budget: float) -> float:
-    """The *upper* end: the largest p with kl(empirical‖p) ≤ budget.
-
-    >>> round(kl_inverse(0.0, 0.1), 9) == round(1 - math.exp(-0.1), 9)
-    True
-    """
-    return min(1.0, bisect(lambda rate: binary_kl(empirical, rate) - budget, empirical, 1.0))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Nested:
-    """The same mean difference, tested twice.
+    """A mean difference, tested both across splits and across seeds.
 
-    ``over_splits`` asks whether it would hold on other data: the seeds of a split are averaged, and
-    the splits are the pairs. ``interval`` and ``p_value`` ask whether other seeds would change it
-    on these very splits: only what varies within a split counts as noise. The first is the one to
-    quote; the second alone says nothing about new data.
+    Attributes:
+        over_splits: The test to quote. It asks whether the difference would hold on other data: the
+            seeds of a split are averaged, and the splits are the pairs.
+        difference: Mean of treated minus control.
+        interval: Interval for other seeds on these very splits. Only the variation within a split
+            counts as noise, so alone it says nothing about new data.
+        p_value: The p-value that belongs to ``interval``.
+        freedom: Degrees of freedom of ``interval``.
     """
 
     over_splits: Paired
@@ -181,6 +156,11 @@ class Nested:
 def paired_nested(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95) -> Nested:
     """Compare two arms given as tables of splits × seeds.
 
+    Args:
+        treated: One row per data split, one column per seed.
+        control: The table of the other arm, with the same splits and seeds.
+        level: Confidence level of both intervals.
+
     >>> found = paired_nested([[2.0, 2.2], [1.0, 1.2]], [[1.0, 1.0], [1.0, 1.0]])
     >>> round(found.difference, 12), found.freedom
     (0.6, 2)
@@ -190,9 +170,9 @@ def paired_nested(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95
     first, second = np.asarray(treated, dtype=float), np.asarray(control, dtype=float)
     if first.shape != second.shape or first.ndim != 2 or min(first.shape) < 2:
         raise InputError(
-            "A nested test must have two equal tables of at least two splits and two seeds, got "
-            f"{first.shape} and "
-            f"{second.shape}. Run both arms with the same splits and seeds."
+            "A nested test must have two tables of equal shape with at least two splits and two "
+            f"seeds, got {first.shape} and {second.shape}. Run both arms with the same splits and "
+            "seeds."
         )
     change = first - second
     splits, seeds = change.shape
@@ -208,3 +188,130 @@ def paired_nested(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95
         p_value=student_tail(statistic, freedom),
         freedom=freedom,
     )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values of several tests by Holm's step-down method.
+
+    Args:
+        p_values: Raw p-values; the corrected ones come in the same order.
+
+    >>> [round(p, 12) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values)
+    factors = len(p_values) - np.arange(len(p_values))
+    raised = np.maximum.accumulate(np.minimum(1.0, np.asarray(p_values)[order] * factors))
+    corrected = np.empty(len(p_values))
+    corrected[order] = raised
+    return [float(value) for value in corrected]
+
+
+def kendall_tau(first: ArrayLike, second: ArrayLike) -> float:
+    """Compute Kendall's tau-b, a rank correlation that corrects for ties.
+
+    Args:
+        first: One number per item.
+        second: The other numbers of the same items.
+
+    Returns:
+        The correlation, or NaN if one side is constant.
+
+    >>> round(kendall_tau([1, 2, 3, 4], [1, 3, 2, 4]), 6)
+    0.666667
+    """
+    x, y = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    upper = np.triu_indices(len(x), 1)
+    a, b = np.sign(x[:, None] - x)[upper], np.sign(y[:, None] - y)[upper]
+    scale = math.sqrt(float((a * a).sum()) * float((b * b).sum()))
+    return float((a * b).sum()) / scale if scale else math.nan
+
+
+def spearman(first: ArrayLike, second: ArrayLike) -> float:
+    """Compute Spearman's rank correlation, with mean ranks for ties.
+
+    Args:
+        first: One number per item.
+        second: The other numbers of the same items.
+
+    Returns:
+        The correlation, or NaN if one side is constant.
+
+    >>> spearman([1, 2, 3, 4], [1, 3, 2, 4])
+    0.8
+    """
+    ranks = [_mean_ranks(np.asarray(values, dtype=float)) for values in (first, second)]
+    centered = [rank - rank.mean() for rank in ranks]
+    scale = math.sqrt(float((centered[0] ** 2).sum()) * float((centered[1] ** 2).sum()))
+    return float((centered[0] * centered[1]).sum()) / scale if scale else math.nan
+
+
+def _mean_ranks(
+    values: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return (ends - (counts - 1) / 2)[inverse]
+
+
+def binomial_tail_inverse(errors: int, samples: int, delta: float) -> float:
+    """Compute the exact (Clopper–Pearson) upper confidence limit of an error rate.
+
+    It is the largest rate under which at most ``errors`` errors still have probability ``delta``.
+
+    Args:
+        errors: Number of errors observed.
+        samples: Number of independent samples.
+        delta: Probability with which the limit may fail.
+
+    >>> round(binomial_tail_inverse(0, 100, 0.05), 6)
+    0.029513
+    """
+    if errors >= samples:
+        return 1.0
+    return bisect(
+        lambda rate: regularized_beta(errors + 1, samples - errors, rate) - (1 - delta), 0.0, 1.0
+    )
+
+
+def proportion_interval(errors: int, samples: int, level: float = 0.95) -> Interval:
+    """Compute the Clopper–Pearson interval of a proportion.
+
+    Args:
+        errors: Number of errors observed.
+        samples: Number of independent samples.
+        level: Confidence level.
+
+    >>> found = proportion_interval(5, 100)
+    >>> round(found.low, 4), round(found.high, 4)
+    (0.0164, 0.1128)
+    """
+    tail = (1 - level) / 2
+    low = 1 - binomial_tail_inverse(samples - errors, samples, tail)
+    return Interval(low=low, high=binomial_tail_inverse(errors, samples, tail), level=level)
+
+
+def binary_kl(first: float, second: float) -> float:
+    """Compute kl(first‖second) of two Bernoulli distributions, in nats.
+
+    >>> round(binary_kl(0.0, 0.5), 6)
+    0.693147
+    """
+    total = 0.0
+    for q, p in ((first, second), (1 - first, 1 - second)):
+        if q > 0:
+            total += q * math.log(q / p) if p > 0 else math.inf
+    return max(total, 0.0)
+
+
+def kl_inverse(empirical: float, budget: float) -> float:
+    """Compute the largest p with kl(empirical‖p) ≤ budget, the upper end of a kl ball.
+
+    Args:
+        empirical: Observed rate, from 0 to 1.
+        budget: Radius of the ball, in nats.
+
+    >>> round(kl_inverse(0.0, 0.1), 9) == round(1 - math.exp(-0.1), 9)
+    True
+    """
+    return min(1.0, bisect(lambda rate: binary_kl(empirical, rate) - budget, empirical, 1.0))

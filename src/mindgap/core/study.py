@@ -1,4 +1,4 @@
-"""Study: a list of trials that give records, and a table that sums them up."""
+"""Study: a list of trials, each of which gives a record, and a table that summarizes them."""
 
 import abc
 import dataclasses
@@ -13,7 +13,15 @@ Record = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One piece of a study: its parameters (plain data) and its seed."""
+    """One piece of a study.
+
+    Args:
+        parameters: Plain data that tell this trial from the others.
+        seed: Fixes all that is random in it.
+
+    >>> Trial(parameters={"width": 8}, seed=1)["width"]
+    8
+    """
 
     parameters: Mapping[str, Any]
     seed: int = 0
@@ -34,16 +42,16 @@ class Study(Spec, abc.ABC, abstract=True):
 
     @abc.abstractmethod
     def trials(self) -> Sequence[Trial]:
-        """All pieces of work, in a fixed order."""
+        """List all trials, in a fixed order."""
 
     @abc.abstractmethod
     def run(self, trial: Trial) -> Record:
-        """Do one piece."""
+        """Run one trial and return its record."""
 
     @abc.abstractmethod
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """The table, from the records in the order of ``trials``."""
+        """Make the table from the records, in the order of ``trials``."""
 
     @abc.abstractmethod
     def tiny(self) -> Self:
-        """The same study, small enough for a test of a few seconds."""
+        """Return the same study, small enough for a test of a few seconds."""

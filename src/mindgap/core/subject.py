@@ -1,7 +1,7 @@
-"""Subject: what is examined — a model, its loss, its data — with passes that are computed once."""
+"""Subject: a model with its loss and data, whose passes over the data are computed once."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,20 +12,38 @@ from mindgap.core.purity import evaluating
 from mindgap.core.split import Batch, DatasetSplit, Inputs, Split, as_split, check_finite
 
 Which = Literal["train", "test"]
+T = TypeVar("T")
 _NAMES: dict[Which, str] = {"train": "training", "test": "test"}
 
 
 class Subject:
-    """A model with its loss and data.
+    """A model with its loss and data: what measures, bounds and diagnoses examine.
 
-    ``train`` and ``test`` are tuples of tensors or arrays, dicts, Datasets or DataLoaders;
-    ``initial`` is the state dict from before training; ``history`` holds one dict per epoch, as
-    :func:`mindgap.fit` returns it. Nothing here changes the model. Passes over the data are cached
-    until a weight or buffer changes.
+    Nothing here changes the model. Passes over the data are cached until a weight or buffer
+    changes.
 
-    >>> subject = Subject(nn.Linear(2, 2), "cross_entropy", (torch.eye(2), torch.tensor([0, 1])))
-    >>> subject.losses("train").shape
-    torch.Size([2])
+    Args:
+        model: The trained model.
+        loss: A name such as ``"cross_entropy"``, a torch loss, or any callable ``(output,
+            target)``.
+        train: The training data: a tuple of tensors or arrays, a dict, a Dataset or a DataLoader.
+        test: Data that the model has never seen, in any of the same forms.
+        initial: The state dict from before training, for measures of the distance travelled.
+        task: ``"classification"``, ``"multilabel"`` or ``"regression"``; follows from loss and
+            targets if None.
+        target: The key of the targets, where batches are dicts.
+        name: The title of reports; the class of the model if empty.
+        classes: The names of the classes, in the order of their numbers.
+        history: One dict per epoch, as :func:`mindgap.fit` returns it.
+        batch_size: How many samples go through the model at once.
+        check_determinism: Refuse a Dataset that reads differently twice.
+
+    >>> model = nn.Linear(2, 2)
+    >>> subject = Subject(model, "cross_entropy", (torch.eye(2), torch.tensor([0, 1])))
+    >>> with torch.no_grad():
+    ...     _ = model.weight.copy_(torch.eye(2)), model.bias.zero_()
+    >>> subject.margins("train").tolist(), subject.mean_error("train")
+    ([1.0, 1.0], 0.0)
     """
 
     def __init__(
@@ -58,14 +76,14 @@ class Subject:
             tuple(history),
         )
         self.batch_size = batch_size
-        self._cache: dict[Hashable, tuple[Hashable, Tensor]] = {}
+        self._cache: dict[Hashable, tuple[Hashable, Any]] = {}
         self.task: Task = task or self.loss.task or _task_of(self.train)
         if check_determinism:
             _check_determinism(self.train)
         self._check_targets()
 
     def split(self, which: Which) -> Split:
-        """The train or the test data; a missing test split raises."""
+        """Return the training or the test data; missing test data raise."""
         found = self.train if which == "train" else self.test
         if found is None:
             raise InputError(
@@ -75,36 +93,39 @@ class Subject:
         return found
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """The model's output for some inputs, in the model's precision, on its device."""
+        """Return the model's output for some inputs, in the model's precision, on its device."""
         return call(self.model, inputs, self._like())
 
     def batches(self, which: Which = "train") -> Iterator[Batch]:
-        """All samples in their fixed order."""
+        """Read all samples in their fixed order."""
         return self.split(which).batches(self.batch_size)
 
     def targets(self, which: Which = "train") -> Tensor:
-        """All targets in order, in the type that the loss takes."""
-        return self._cached(("targets", which), lambda: self._typed(self.split(which).targets))
+        """Return all targets in order, in the type that the loss takes."""
+        return self.cached(("targets", which), lambda: self._typed(self.split(which).targets))
 
     def outputs(self, which: Which = "train") -> Tensor:
-        """The model's outputs (logits, predictions) in evaluation mode."""
-        return self._cached(("outputs", which), lambda: self._pass(which))
+        """Return the model's outputs (logits, predictions) in evaluation mode."""
+        return self.cached(("outputs", which), lambda: self._pass(which))
 
     def losses(self, which: Which = "train") -> Tensor:
-        """The loss of every sample."""
-        return self._cached(
+        """Return the loss of every sample."""
+        return self.cached(
             ("losses", which), lambda: self.loss(self.outputs(which), self.targets(which)).detach()
         )
 
     def predictions(self, which: Which = "train") -> Tensor:
-        """Class numbers, 0/1 decisions, or the outputs of a regression."""
+        """Return class numbers, 0/1 decisions, or the outputs of a regression."""
         outputs = self.outputs(which)
         if self.task == "classification":
             return outputs.argmax(1)
         return (outputs > 0).to(outputs.dtype) if self.task == "multilabel" else outputs
 
     def errors(self, which: Which = "train") -> Tensor:
-        """The 0-1 error of every sample (a mean over labels if there are several); the loss in a regression."""
+        """Return the 0-1 error of every sample; the loss in a regression.
+
+        Of several labels per sample it is the share that is wrong.
+        """
         if self.task == "regression":
             return self.losses(which)
         wrong = self.predictions(which) != align(self.outputs(which), self.targets(which))
@@ -112,36 +133,63 @@ class Subject:
         return rate.flatten(1).mean(1) if rate.ndim > 1 else rate
 
     def mean_loss(self, which: Which = "train") -> float:
-        """The mean loss, summed in double precision."""
+        """Return the mean loss, summed in double precision."""
         return float(self.losses(which).double().mean())
 
     def mean_error(self, which: Which = "train") -> float:
-        """The mean error, summed in double precision."""
+        """Return the mean error, summed in double precision."""
         return float(self.errors(which).double().mean())
 
     def margins(self, which: Which = "train") -> Tensor:
-        """Logit of the true class minus the largest other one."""
+        """Return the logit of the true class minus the largest other one."""
         if self.task != "classification":
             raise InputError(
                 f"Margins need a classification, got a {self.task}. Choose another measure."
             )
-        return self._cached(
+        return self.cached(
             ("margins", which), lambda: _margins(self.outputs(which), self.targets(which))
         )
 
     def features(self, which: Which = "train") -> Tensor:
-        """What enters the linear layer that is called last."""
-        return self._cached(("features", which), lambda: self._features(which))
+        """Return the input of the linear layer that is called last."""
+        return self.cached(("features", which), lambda: self._features(which))
 
     def gradient(self, which: Which = "train") -> dict[str, Tensor]:
-        """The gradient of the mean loss, in evaluation mode, by parameter name."""
+        """Return the gradient of the mean loss, in evaluation mode, by parameter name."""
         names = [name for name, p in self.model.named_parameters() if p.requires_grad]
-        flat = self._cached(("gradient", which), lambda: self._gradient(which))
+        flat = self.cached(("gradient", which), lambda: self._gradient(which))
         parts = flat.split([dict(self.model.named_parameters())[name].numel() for name in names])
         shapes = [dict(self.model.named_parameters())[name].shape for name in names]
         return {
             name: piece.view(shape) for name, piece, shape in zip(names, parts, shapes, strict=True)
         }
+
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Compute a value once for these weights, for measures of your own.
+
+        Args:
+            key: Names the value. Begin it with the name of your measure and add all settings on
+                which the value depends.
+            make: Computes the value. It is called once, and again after a weight or buffer of the
+                model changed.
+
+        >>> subject = Subject(nn.Linear(2, 1), "mse", (torch.eye(2), torch.ones(2, 1)))
+        >>> calls = []
+        >>> for _ in range(2):
+        ...     spread = subject.cached(
+        ...         "spread", lambda: calls.append(1) or subject.outputs().std()
+        ...     )
+        >>> len(calls)
+        1
+        """
+        # Comparing versions alone would miss writes through ``.data``, which leave no trace there.
+        state = fingerprint(self.model)
+        kept = self._cache.get(key)
+        if kept is None or kept[0] != state:
+            kept = (state, make())
+            self._cache[key] = kept
+        found: T = kept[1]
+        return found
 
     def _like(self) -> Tensor:
         return next(iter(self.model.parameters()), torch.empty(0))
@@ -162,9 +210,8 @@ class Subject:
             shapes = ", ".join(str(tuple(value.shape)) for value in _values(inputs))
             raise InputError(
                 f"The model must accept a batch of the data, got inputs of shape {shapes}, on "
-                "which it failed "
-                f"({' '.join(str(error).split())[:160]}). Reshape the inputs or change the first "
-                "layer."
+                f"which it failed ({' '.join(str(error).split())[:160]}). Reshape the inputs or "
+                "change the first layer."
             ) from error
 
     def _features(self, which: Which) -> Tensor:
@@ -175,7 +222,8 @@ class Subject:
                 "another."
             )
         kept, latest = list[Tensor](), dict[str, Tensor]()
-        keep = lambda _, inputs: latest.update(last=inputs[0].detach())  # noqa: E731  (the layer called last wins)
+        # The layer that is called last overwrites what the others left.
+        keep = lambda _, inputs: latest.update(last=inputs[0].detach())  # noqa: E731
         handles = [layer.register_forward_pre_hook(keep) for layer in layers]
         try:
             with evaluating(self.model):
@@ -197,14 +245,6 @@ class Subject:
                     piece += grad
         return torch.cat([piece.flatten() for piece in total]) / len(self.split(which))
 
-    def _cached(self, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
-        state = fingerprint(self.model)
-        kept = self._cache.get(key)
-        if kept is None or kept[0] != state:
-            kept = (state, compute())
-            self._cache[key] = kept
-        return kept[1]
-
     def _check_targets(self) -> None:
         if self.task != "classification":
             return
@@ -213,20 +253,25 @@ class Subject:
             labels = self.targets(which)
             if labels.ndim != 1:
                 raise InputError(
-                    f"The {_NAMES[which]} data of a classification must have one class number per sample, "
-                    "got targets of shape "
-                    f"{tuple(labels.shape)}. Pass class numbers, or loss='bce' for several labels."
+                    f"The {_NAMES[which]} data of a classification must have one class number "
+                    f"per sample, got targets of shape {tuple(labels.shape)}. Pass class numbers, "
+                    "or loss='bce' for several labels."
                 )
         if len(self.targets("train").unique()) < 2:
             raise InputError(
                 "The training data of a classification must have at least two classes, got one "
-                "only. Add samples of "
-                "another class, or use a regression loss."
+                "only. Add samples of another class, or use a regression loss."
             )
 
 
 def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
-    """Call a model with a tuple or dict of inputs and take the logits out of whatever it returns."""
+    """Call a model and take the logits out of whatever it returns.
+
+    Args:
+        model: Returns a tensor, a tuple that starts with one, or an object with ``.logits``.
+        inputs: Positional inputs as a tuple, or named ones as a dict.
+        like: A parameter, for the device and precision of the inputs.
+    """
     if isinstance(inputs, dict):
         output = model(**{name: _moved(value, like) for name, value in inputs.items()})
     else:
@@ -237,14 +282,13 @@ def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
     if not isinstance(found, Tensor):
         raise InputError(
             "The model must return a tensor, a tuple that starts with one, or an object with "
-            ".logits, got "
-            f"{type(output).__name__}. Wrap the model so that it does."
+            f".logits, got {type(output).__name__}. Wrap the model so that it does."
         )
     return found
 
 
 def fingerprint(model: nn.Module) -> Hashable:
-    """Changes whenever a weight or buffer does, also when it is written through ``.data``."""
+    """Make a key that changes whenever a weight or buffer does, also through ``.data``."""
     tensors = [*model.parameters(), *model.buffers()]
     with torch.no_grad():
         sums = [
@@ -252,9 +296,8 @@ def fingerprint(model: nn.Module) -> Hashable:
             for t in tensors
             if t.numel()
         ]
-    return tuple((id(t), t._version, t.shape) for t in tensors), tuple(
-        sums
-    )  # as text: NaN equals itself
+    # The sums are text, because a NaN equals itself as text only.
+    return tuple((id(t), t._version, t.shape) for t in tensors), tuple(sums)
 
 
 def _moved(value: Tensor, like: Tensor) -> Tensor:
@@ -271,7 +314,7 @@ def _task_of(train: Split) -> Task:
 
 
 def typed(target: Tensor, task: Task, like: Tensor) -> Tensor:
-    """Targets in the type that the loss takes: class numbers as integers, others in the model's precision."""
+    """Give targets the type that the loss takes: class numbers, or the model's precision."""
     if task != "classification":
         return target.to(like.device, like.dtype)
     if target.is_floating_point() and not torch.equal(target, target.round()):
@@ -296,25 +339,24 @@ def _check_outputs(outputs: Tensor, subject: Subject, which: Which) -> None:
     elif align(outputs, targets).shape != outputs.shape:
         raise InputError(
             f"The model's outputs must have the targets' shape {tuple(targets.shape)}, got "
-            f"{tuple(outputs.shape)} on "
-            f"the {_NAMES[which]} data. Reshape the targets or change the last layer."
+            f"{tuple(outputs.shape)} on the {_NAMES[which]} data. Reshape the targets or change "
+            "the last layer."
         )
 
 
 def check_classes(outputs: Tensor, targets: Tensor, which: Which) -> None:
-    """Refuse outputs that are no classes, and labels that the model has no output for."""
+    """Refuse outputs that are not one column per class, and labels without an output."""
     if outputs.ndim != 2 or outputs.shape[1] < 2:
         raise InputError(
             "A classifier must give outputs of shape (samples, classes) with at least two "
-            "classes, got "
-            f"{tuple(outputs.shape)}. Change the last layer, or use loss='bce'."
+            f"classes, got {tuple(outputs.shape)}. Change the last layer, or use loss='bce'."
         )
     low, high = int(targets.min()), int(targets.max())
     if low < 0 or high >= outputs.shape[1]:
         raise InputError(
             f"The {_NAMES[which]} labels must be from 0 to {outputs.shape[1] - 1} (the model has "
-            f"{outputs.shape[1]} outputs), "
-            f"got {low if low < 0 else high}. Renumber the labels or widen the last layer."
+            f"{outputs.shape[1]} outputs), got {low if low < 0 else high}. Renumber the labels or "
+            "widen the last layer."
         )
 
 
@@ -330,8 +372,8 @@ def _check_determinism(split: Split) -> None:
     if not all(torch.equal(left, right) for left, right in pairs):
         raise InputError(
             "The training data must read the same twice, got two readings that differ (random "
-            "augmentation?). Pass the "
-            "data without augmentation, or check_determinism=False to accept noise in every number."
+            "augmentation?). Pass the data without augmentation, or check_determinism=False to "
+            "accept noise in every number."
         )
 
 
@@ -349,7 +391,6 @@ def _checked_initial(model: nn.Module, initial: Mapping[str, Tensor]) -> dict[st
     if wrong:
         raise InputError(
             f"initial must be a state dict of this model, got one in which {wrong[0]!r} is "
-            "missing or has another "
-            "shape. Save model.state_dict() (a copy of it) before training."
+            "missing or has another shape. Save model.state_dict() (a copy of it) before training."
         )
     return {name: value.detach().clone() for name, value in initial.items()}

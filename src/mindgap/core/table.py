@@ -1,35 +1,54 @@
-"""Table: rows of a study, with intervals and the paper's numbers beside them."""
+"""Table: the rows of a study, with intervals, the paper's numbers, notes and charts."""
 
 import dataclasses
 import html
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
+
+from mindgap.core.chart import Chart, Gallery
+from mindgap.core.plain import fields_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """Columns, rows and the facts that must stand beside them.
+    """Columns, rows, notes and charts: what a study found.
 
-    ``charts`` are plain data with a ``kind``: ``"line"`` and ``"bar"`` (series with intervals),
-    ``"heat"`` (a map around zero), ``"plane"`` (a map with points and lines where ``contours`` are
-    zero), ``"surface"`` (heights ``z`` over ``x`` and ``y`` to be turned by hand, in the colors of
-    another map ``color``, above a colored ``floor`` and with ``marks``; see
-    ``mindgap.report.pages.surface``) and ``"gallery"`` (``images``, each a PNG data ``address`` and
-    a ``caption``). ``"wide": False`` lets two charts stand side by side.
+    Args:
+        title: The heading.
+        columns: The names of the columns.
+        rows: One tuple per row, with one entry per column.
+        notes: Sentences that belong to the numbers.
+        charts: Figures of the same numbers.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     notes: tuple[str, ...] = ()
-    charts: tuple[Mapping[str, Any], ...] = ()
+    charts: tuple[Chart, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return dataclasses.asdict(self)
+        """Return plain data."""
+        return {**fields_of(self), "charts": [chart.to_dict() for chart in self.charts]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read back what :meth:`to_dict` wrote, now or in an older version.
+
+        >>> table = Table(title="t", columns=("a",), rows=((1,),))
+        >>> Table.from_dict(table.to_dict()) == table
+        True
+        """
+        return cls(
+            title=str(data["title"]),
+            columns=tuple(data["columns"]),
+            rows=tuple(tuple(row) for row in data["rows"]),
+            notes=tuple(data.get("notes", ())),
+            charts=tuple(Chart.from_dict(chart) for chart in data.get("charts", ())),
+        )
 
     def to_markdown(self) -> str:
-        """A Markdown table with its notes and its images.
+        """Return a Markdown table with its notes and its images.
 
         >>> print(Table(title="t", columns=("a", "b"), rows=((1, 0.5),)).to_markdown())
         | a | b |
@@ -39,10 +58,7 @@ class Table:
         head = [_line(self.columns), "|" + "---|" * len(self.columns)]
         notes = ["", *(f"- {note}" for note in self.notes)] if self.notes else []
         galleries = [
-            part
-            for chart in self.charts
-            if chart.get("kind") == "gallery"
-            for part in _gallery(chart)
+            part for chart in self.charts if isinstance(chart, Gallery) for part in _gallery(chart)
         ]
         return "\n".join([*head, *(_line(row) for row in self.rows), *notes, *galleries])
 
@@ -59,17 +75,17 @@ class Table:
         )
 
 
-def _gallery(chart: Mapping[str, Any]) -> list[str]:
+def _gallery(chart: Gallery) -> list[str]:
     """Images that carry their captions, in HTML, which Markdown passes on."""
     figure = '<figure style="display:inline-block;width:84px;margin:4px;vertical-align:top">'
     image = '<img src="{}" alt="{}" width="80" style="image-rendering:pixelated">'
     caption = '<figcaption style="font-size:.7em;line-height:1.3">{}</figcaption></figure>'
     images = [
-        figure + image.format(html.escape(str(row["address"])), text) + caption.format(text)
-        for row in chart.get("images", ())
-        for text in [html.escape(str(row.get("caption", "")))]
+        figure + image.format(html.escape(sample.image), text) + caption.format(text)
+        for sample in chart.samples
+        for text in [html.escape(sample.caption)]
     ]
-    return ["", f"**{chart.get('title', '')}**", "", f"<div>{''.join(images)}</div>"]
+    return ["", f"**{chart.title}**", "", f"<div>{''.join(images)}</div>"]
 
 
 def _line(row: tuple[Any, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Data sets: official files with checksums, generators, label noise, splits; one file registers its sets by name."""
+"""Data sets, each one file that registers itself: readers and generators; splits and noise."""
 
 from mindgap._lazy import lazy
 

@@ -1,10 +1,10 @@
-r"""The Bateman equations: a population u that reacts with M species η, as a function of its start and of time.
+r"""The Bateman equations: a population u that reacts with M species η over time.
 
 .. math:: \partial_t u = v\, \sigma \cdot \eta\, u, \qquad \partial_t \eta = v\, (\Sigma\, \eta)\, u, \qquad
           u(0) = u_0, \quad \eta(0) = \eta_0
 
-The function to learn is :math:`f(u_0, \eta_0, t) = (u(t), \eta(t))`, one row :math:`(u_0, \eta_0,
-t)` a point.
+The function to learn is :math:`f(u_0, \eta_0, t) = (u(t), \eta(t))`, with one row :math:`(u_0,
+\eta_0, t)` per point.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,25 @@ Matrix = Sequence[Sequence[float]] | Tensor
 def bateman(
     points: Tensor, *, production: float = 1.0, reaction: float = -1.0, speed: float = 1.0
 ) -> Tensor:
-    r"""u and η of one species at the rows :math:`(u_0, \eta_0, t)`, in closed form; torch can differentiate it.
+    r"""Solve the equations of one species in closed form, which torch can differentiate.
 
-    With a = vσ, b = vΣ and c = aη₀ - bu₀, the quantity u/a - η/b stays as it was, so that u obeys a
+    With a = vσ, b = vΣ and c = aη₀ - bu₀, the quantity u/a - η/b is conserved, so that u obeys a
     logistic equation:
 
     .. math:: u(t) = \frac{u_0 e^{ct}}{1 - b u_0 t\, \varphi(ct)}, \qquad
               \eta(t) = \frac{\eta_0 e^{-ct}}{1 - a \eta_0 t\, \varphi(-ct)}, \qquad \varphi(z) = \frac{e^z - 1}{z}
 
-    ``production`` is σ and ``reaction`` is Σ. By default u grows at the cost of η; where both are
-    positive u and η grow beyond all bounds in finite time, after which the numbers mean nothing.
+    By default u grows at the cost of η. Where σ and Σ are both positive, u and η grow beyond all
+    bounds in finite time, after which the numbers mean nothing.
+
+    Args:
+        points: Rows :math:`(u_0, \eta_0, t)`.
+        production: The coefficient σ.
+        reaction: The coefficient Σ.
+        speed: The velocity v.
+
+    Returns:
+        Rows (u, η).
 
     >>> bateman(torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 100.0]])).round(decimals=4).tolist()
     [[0.5, 0.5], [1.0, 0.0]]
@@ -65,11 +74,19 @@ def bateman_system(
     speed: float = 1.0,
     tolerance: float = 1e-8,
 ) -> Tensor:
-    """u and η of M species at the rows (u₀, η₀, t), by an ODE solver: all points at once.
+    """Solve the equations of M species by an ODE solver, all points at once.
 
-    ``production`` holds the M numbers of σ and ``reaction`` the M × M numbers of Σ. Every point has
-    its own time as unit, so that one solution from 0 to 1 ends at the right time for all. Torch
-    cannot differentiate it.
+    Torch cannot differentiate it.
+
+    Args:
+        points: Rows (u₀, η₀, t), η₀ with M numbers.
+        production: The M numbers of σ.
+        reaction: The M × M numbers of Σ.
+        speed: The velocity v.
+        tolerance: Largest error of every number.
+
+    Returns:
+        Rows (u, η).
 
     >>> rows = torch.tensor([[0.5, 0.2, 0.3, 2.0]])
     >>> bateman_system(rows, [1.0, 0.5], [[-1.0, 0.0], [0.0, -0.5]]).shape
@@ -77,6 +94,8 @@ def bateman_system(
     """
     sigma, matrix = _coefficients(production, reaction)
     rows = _rows(points, len(sigma)).detach().double()
+    # Every point has its own time as the unit, so that one solution from 0 to 1 ends at the right
+    # time for all of them.
     factor = number("speed", speed) * rows[:, -1:]
 
     def change(_: float, state: Any) -> Any:
@@ -96,20 +115,19 @@ def bateman_system(
     if not found.success:
         raise InputError(
             f"The equations must have a solution up to the last time, got: {found.message} Take "
-            "shorter times, or "
-            "reactions that use species up."
+            "shorter times, or reactions that use species up."
         )
     return torch.from_numpy(found.y[:, -1]).view(len(rows), -1)
 
 
 def slope(state: Tensor, production: Tensor, reaction: Tensor) -> Tensor:
-    """The time derivatives of rows (u, η) at unit speed."""
+    """Compute the time derivatives of rows (u, η) at unit speed."""
     population, species = state[:, :1], state[:, 1:]
     return population * torch.cat([species @ production[:, None], species @ reaction.T], dim=1)
 
 
 def _phi(power: Tensor) -> Tensor:
-    """(e^z - 1) / z, with all derivatives that are needed at zero."""
+    """Compute (e^z - 1) / z, near zero by its series, whose derivatives are right there too."""
     small = power.abs() < 1e-4
     safe = torch.where(small, torch.ones_like(power), power)
     series = 1 + power / 2 + power.square() / 6 + power**3 / 24
@@ -122,8 +140,8 @@ def _coefficients(production: Numbers, reaction: Matrix) -> tuple[Tensor, Tensor
     if sigma.ndim != 1 or not len(sigma) or matrix.shape != (len(sigma), len(sigma)):
         raise InputError(
             "production must hold M numbers and reaction M x M, got the shapes "
-            f"{tuple(sigma.shape)} and "
-            f"{tuple(matrix.shape)}. Give one row and one column per species."
+            f"{tuple(sigma.shape)} and {tuple(matrix.shape)}. Give one row and one column per "
+            "species."
         )
     return sigma, matrix
 

@@ -17,14 +17,18 @@ REMOTE = Remote(
 )
 SOURCE = (
     "Harrison and Rubinfeld, Hedonic prices and the demand for clean air (1978). Column B encodes "
-    "race; "
-    "use these data to compare with older papers, not to price houses."
+    "race; use these data to compare with older papers, not to price houses."
 )
 
 
 @dataset("boston")
 def boston(test_size: int = 102, seed: int = 0) -> DataSet:
-    """506 districts of Boston: 13 features, median house value in thousands of dollars; a random split."""
+    """506 districts of Boston: 13 features, median house value in thousands of dollars.
+
+    Args:
+        test_size: Number of samples for testing; the others are for training.
+        seed: Seed of the random split.
+    """
     path = obtain(FILE, REMOTE)
     names, table = read_boston(path)
     check_finite(path, 506, table)
@@ -35,7 +39,7 @@ def boston(test_size: int = 102, seed: int = 0) -> DataSet:
 
 
 def read_boston(path: Path) -> tuple[tuple[str, ...], Numbers]:
-    """Column names and numbers: the first line has the counts of rows and features, the second the names."""
+    """Read column names and numbers, below one line of counts and one line of names."""
     with reading(path, "a csv file of numbers below two header lines"):
         lines = path.read_text(encoding="utf-8").splitlines()
         rows, features = (int(count) for count in lines[0].split(",")[:2])

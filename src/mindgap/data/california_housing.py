@@ -1,4 +1,4 @@
-"""California housing, from scikit-learn's file or from the official archive it is made of."""
+"""California housing, from scikit-learn's file or from the official archive."""
 
 from pathlib import Path
 
@@ -35,7 +35,12 @@ ROWS = 20_640
 
 @dataset("california")
 def california(test_size: int = 4128, seed: int = 0) -> DataSet:
-    """20,640 districts of California: 8 features, median house value in 100,000 dollars; a random split."""
+    """20,640 districts of California: 8 features, median house value in 100,000 dollars.
+
+    Args:
+        test_size: Number of samples for testing; the others are for training.
+        seed: Seed of the random split.
+    """
     inputs, targets = _tables()
     test = random_mask(len(inputs), test_size, seed)
     return regression("california", inputs, targets, test, feature_names=NAMES, source=SOURCE)
@@ -56,7 +61,7 @@ def _read_packed(path: Path) -> tuple[Numbers, Numbers]:
 
 
 def read_california(path: Path) -> tuple[Numbers, Numbers]:
-    """Features and targets as scikit-learn makes them of the official columns.
+    """Read features and targets, computed from the official columns as scikit-learn does.
 
     The official columns are longitude, latitude, age, rooms, bedrooms, population, households,
     income and value; rooms, bedrooms and population are divided by the number of households.

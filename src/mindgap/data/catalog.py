@@ -1,4 +1,4 @@
-"""Data sets by name: whatever ``@dataset`` registered in this package or in an installed plug-in."""
+"""Data sets by name: all that ``@dataset`` registered, here or in an installed plug-in."""
 
 import functools
 import inspect
@@ -17,13 +17,17 @@ def _walk() -> None:
 
 
 def loaders() -> Mapping[str, Loader]:
-    """The function behind every data set, by name, in alphabetical order."""
+    """List the function behind every data set, by name, in alphabetical order.
+
+    >>> loaders()["digits"].__doc__.splitlines()[0]
+    '1,797 handwritten digits of shape (1, 8, 8) in [0, 1]; needs no download.'
+    """
     _walk()
     return dict(sorted(LOADERS.items()))
 
 
 def available() -> tuple[str, ...]:
-    """List the names that ``load`` knows.
+    """List the names of all data sets.
 
     >>> [name for name in available() if name.startswith("uci-p")]
     ['uci-power', 'uci-protein']
@@ -36,7 +40,10 @@ def load(name: str, **options: Any) -> DataSet:
 
     Args:
         name: One of :func:`available`.
-        **options: Arguments of its function.
+        **options: Arguments of the function that registered it.
+
+    Returns:
+        Training and test data, with what is known about them.
 
     >>> load("two-moons", size=20, seed=1)
     DataSet('two-moons': classification, 20 train, 1000 test, inputs (2,) float32, 2 classes)

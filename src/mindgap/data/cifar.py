@@ -12,7 +12,7 @@ from mindgap.data.store import obtain_from_archive
 
 ARCHIVE = Remote(
     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-    md5="c32a1d4ab5d03f1284b67883e8d87530",
+    sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
 )
 FILES = tuple(
     f"cifar-10-batches-bin/{name}.bin"
@@ -26,9 +26,12 @@ SOURCE = "Krizhevsky, Learning multiple layers of features from tiny images (200
 
 @dataset("cifar10")
 def cifar10(size: int | None = None, test_size: int | None = None, seed: int = 0) -> DataSet:
-    """50,000 + 10,000 color images of shape (3, 32, 32) in [0, 1], of ten kinds of things.
+    """50,000 + 10,000 color images of shape (3, 32, 32) in [0, 1], in ten classes.
 
-    ``size`` and ``test_size`` keep that many, every class with its share; ``seed`` chooses which.
+    Args:
+        size: Number of training images to keep, every class with its share; all if None.
+        test_size: Number of test images to keep; all if None.
+        seed: Seed of the choice.
     """
     batches = [read_cifar(path, RECORDS) for path in obtain_from_archive(FILES, ARCHIVE)]
     pixels, labels = (np.concatenate(parts) for parts in zip(*batches[:-1], strict=True))
@@ -38,7 +41,12 @@ def cifar10(size: int | None = None, test_size: int | None = None, seed: int = 0
 
 
 def read_cifar(path: Path, records: int | None = None) -> tuple[Bytes, Bytes]:
-    """Pixels (n, 3, 32, 32) and labels of one binary file; ``records`` is how many it must hold, if that is known."""
+    """Read pixels (n, 3, 32, 32) and labels of one binary file.
+
+    Args:
+        path: The file.
+        records: Number of images that it must hold; any number if None.
+    """
     with reading(path, "a CIFAR-10 binary file"):
         content = np.fromfile(path, dtype=np.uint8)
     expected = RECORD * (max(1, len(content) // RECORD) if records is None else records)

@@ -1,4 +1,4 @@
-"""Damaged files, said in one sentence."""
+"""Errors for damaged files, in one sentence each."""
 
 import contextlib
 import struct
@@ -27,14 +27,13 @@ BROKEN = (
 
 
 def damaged(path: Path, expected: str, found: str) -> DataUnavailableError:
-    """Error for a file that is there but cannot be used.
+    """Make the error for a file that exists but cannot be used.
 
     >>> print(damaged(Path("x.gz"), "a whole gzip file", "the first 10 bytes only"))
-    x.gz must be a whole gzip file, got the first 10 bytes only. Delete it, so that it is fetched anew, or replace it.
+    x.gz must be a whole gzip file, got the first 10 bytes only. Delete it to fetch it again, or replace it.
     """
     return DataUnavailableError(
-        f"{path} must be {expected}, got {found}. Delete it, so that it is fetched anew, or "
-        "replace it."
+        f"{path} must be {expected}, got {found}. Delete it to fetch it again, or replace it."
     )
 
 

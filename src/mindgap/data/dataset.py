@@ -1,4 +1,4 @@
-"""What every reader and generator returns."""
+"""DataSet, which every reader and generator returns, and ``@dataset``, which registers one."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Texts = tuple[tuple[str, ...], ...]
 class DataSet:
     """Training and test data with what is known about them.
 
-    Fields:
-        name: what ``mindgap.data.load`` calls it.
-        inputs: first dimension is the samples; token numbers for text.
+    Args:
+        name: Its name for ``mindgap.data.load``.
+        inputs: Training inputs, the first dimension over samples; token numbers for text.
         targets: int64 of shape (n,) for classification, float32 of shape (n, outputs) for
             regression.
-        test_inputs: like ``inputs``, or None where there is no test part.
-        test_targets: like ``targets``, or None.
+        test_inputs: Like ``inputs``, or None where there is no test part.
+        test_targets: Like ``targets``, or None.
         task: ``"classification"`` or ``"regression"``.
-        classes: names of the classes in the order of their numbers.
-        feature_names: names of the columns of ``inputs``.
-        source: whom to cite, and the license where it is known.
-        texts: the sentences of every sample, for text.
-        test_texts: likewise for the test part.
-        facts: numbers that are known exactly, e.g. ``"bayes_error"`` of a generator.
+        classes: Names of the classes in the order of their numbers.
+        feature_names: Names of the columns of ``inputs``.
+        source: Whom to cite, and the license where it is known.
+        texts: The sentences of every training sample, for text.
+        test_texts: The sentences of every test sample.
+        facts: Numbers that are known exactly, such as the ``"bayes_error"`` of a generator.
 
     >>> DataSet("dots", torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]), classes=("left", "right"))
     DataSet('dots': classification, 4 train, 0 test, inputs (2,) float32, 2 classes)
@@ -65,30 +65,42 @@ class DataSet:
         shape, kind = tuple(self.inputs.shape[1:]), str(self.inputs.dtype).removeprefix("torch.")
         test = 0 if self.test_inputs is None else len(self.test_inputs)
         classes = f", {len(self.classes)} classes" if self.classes else ""
-        return f"DataSet({self.name!r}: {self.task}, {len(self)} train, {test} test, inputs {shape} {kind}{classes})"
+        return (
+            f"DataSet({self.name!r}: {self.task}, {len(self)} train, {test} test, "
+            f"inputs {shape} {kind}{classes})"
+        )
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     @property
     def train(self) -> tuple[Tensor, Tensor]:
-        """Inputs and targets to train on."""
+        """Training inputs and targets."""
         return self.inputs, self.targets
 
     @property
     def test(self) -> tuple[Tensor, Tensor] | None:
-        """Inputs and targets to test on, or None."""
+        """Test inputs and targets, or None."""
         if self.test_inputs is None or self.test_targets is None:
             return None
         return self.test_inputs, self.test_targets
 
     def subset(self, size: int, seed: int = 0) -> DataSet:
-        """Keep ``size`` training samples, every class with its share; the test part stays whole."""
+        """Keep some training samples, every class with its share; the test part stays whole.
+
+        Args:
+            size: Number of training samples to keep.
+            seed: Seed of the choice.
+        """
         integer("size", size, 1, len(self), "the number of training samples")
         return self.select(stratified_split(self.targets, (size,), seed)[0])
 
     def select(self, indices: Tensor) -> DataSet:
-        """Keep the training samples at ``indices``, or where a mask is true; the test part stays whole."""
+        """Keep the training samples at some indices; the test part stays whole.
+
+        Args:
+            indices: Indices, or a mask.
+        """
         places = torch.arange(len(self))[indices]
         texts = (
             None if self.texts is None else tuple(self.texts[place] for place in places.tolist())
@@ -96,10 +108,10 @@ class DataSet:
         return replace(self, inputs=self.inputs[places], targets=self.targets[places], texts=texts)
 
     def standardized(self) -> DataSet:
-        """Inputs, and for regression also targets, with mean zero and variance one on the training part.
+        """Scale inputs, and targets of a regression, to mean 0 and variance 1 on the training part.
 
-        A regression's ``facts`` then hold ``target_mean`` and ``target_scale``: y = mean + scale ·
-        standardized y.
+        The ``facts`` of a regression then hold ``target_mean`` and ``target_scale``: y = mean +
+        scale · standardized y.
         """
         inputs, test_inputs = _together(self.inputs, self.test_inputs)
         scaled = replace(self, inputs=inputs, test_inputs=test_inputs)
@@ -129,8 +141,7 @@ def _check_lengths(name: str, inputs: Tensor, targets: Tensor | None, texts: Tex
         if values is not None and len(values) != len(inputs):
             raise InputError(
                 f"{name} and their {what} must have the same length, got {len(inputs)} and "
-                f"{len(values)}. "
-                "Drop the samples that miss one."
+                f"{len(values)}. Drop the samples that miss one."
             )
 
 
@@ -139,13 +150,19 @@ LOADERS: dict[str, Loader] = {}
 
 
 def dataset(name: str) -> Callable[[Loader], Loader]:
-    """Register the function below as the data set called ``name``, here or in a plug-in.
+    """Register the function below as a data set, in this package or in a plug-in.
+
+    The first line of its docstring says what the data are; ``mindgap list`` and the docs show it.
+
+    Args:
+        name: Name for ``mindgap.data.load``; the name of the data set that the function returns.
 
     >>> @dataset("two-dots")
     ... def two_dots() -> DataSet:
+    ...     "Two dots on a line, one per class."
     ...     return DataSet("two-dots", torch.zeros(2, 1), torch.tensor([0, 1]))
-    >>> LOADERS.pop("two-dots")().name
-    'two-dots'
+    >>> LOADERS.pop("two-dots")()
+    DataSet('two-dots': classification, 2 train, 0 test, inputs (1,) float32)
     """
 
     def register(loader: Loader) -> Loader:

@@ -1,7 +1,4 @@
-"""The small handwritten digits that come with the package.
-
-From bytes to images.
-"""
+"""The small handwritten digits that come with the package; images from bytes."""
 
 import importlib.resources
 import io
@@ -18,8 +15,7 @@ from mindgap.data.splits import stratified_split
 FILE = "digits.npz"
 SOURCE = (
     "Alpaydin and Kaynak, Optical recognition of handwritten digits (1998), UCI Machine Learning "
-    "Repository, "
-    "doi:10.24432/C50P49, test part. CC BY 4.0."
+    "Repository, doi:10.24432/C50P49, test part. CC BY 4.0."
 )
 
 
@@ -27,8 +23,10 @@ SOURCE = (
 def digits(test_size: int = 500, seed: int = 0) -> DataSet:
     """1,797 handwritten digits of shape (1, 8, 8) in [0, 1]; needs no download.
 
-    ``seed`` splits them, every class with its share, into ``test_size`` for testing and the rest
-    for training.
+    Args:
+        test_size: Number of samples for testing, every class with its share; the others are for
+            training.
+        seed: Seed of the split.
 
     >>> digits()
     DataSet('digits': classification, 1297 train, 500 test, inputs (1, 8, 8) float32, 10 classes)
@@ -53,13 +51,19 @@ Bytes = NDArray[np.uint8]
 def images(
     pixels: Bytes, labels: Bytes, size: int | None, seed: int, what: str
 ) -> tuple[Tensor, Tensor]:
-    """Images with values in [0, 1] and labels; only ``size`` of them, every class with its share, if given.
+    """Convert bytes to images with values in [0, 1], and labels to int64.
 
-    The choice comes before the conversion to float32, which takes four times the room.
+    Args:
+        pixels: One image per row.
+        labels: One class per image.
+        size: Number of images to keep, every class with its share; all if None.
+        seed: Seed of the choice.
+        what: Name of ``size`` in an error.
     """
     numbers = torch.from_numpy(labels.astype(np.int64))
     if size is not None:
         integer(what, size, 1, len(labels), "the number of images")
         chosen = stratified_split(numbers, (size,), seed)[0]
+        # Chosen before the conversion to float32, which takes four times the memory.
         pixels, numbers = pixels[chosen.numpy()], numbers[chosen]
     return torch.from_numpy(pixels.astype(np.float32)).div_(255), numbers

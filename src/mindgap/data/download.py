@@ -1,9 +1,10 @@
-"""Fetch one file over https: resumable, checked, atomic."""
+"""Download one file over https: resumable, checked, atomic."""
 
 import contextlib
 import hashlib
 import http.client
 import os
+import re
 import ssl
 import sys
 import urllib.error
@@ -31,18 +32,16 @@ BROKEN_CONNECTION = (
 
 @dataclass(frozen=True)
 class Remote:
-    """Where an official file is, and what is known about it.
+    """Where an official file is, and its checksum.
 
-    Fields:
-        url: https address.
-        sha256: checksum, or None where none is known for sure.
-        md5: checksum that the file's own host publishes, where it publishes no better one.
-        name: of the file, where the address does not end with it.
+    Args:
+        url: Address, with https.
+        sha256: Checksum; None skips the comparison, for files of unknown content.
+        name: Name of the file, where the address does not end with it.
     """
 
     url: str
     sha256: str | None = None
-    md5: str | None = None
     name: str = ""
 
     @property
@@ -52,10 +51,14 @@ class Remote:
 
 
 def download(remote: Remote, target: Path) -> Path:
-    """Fetch ``remote`` to ``target``, which appears only when it is complete and its checksum is right.
+    """Download a file, which appears only when it is complete and its checksum is right.
 
-    Bytes go to ``target.part`` first; a later call continues there. Processes that want the same
+    Bytes go to a ``.part`` file first, and a later call resumes there. Processes that want the same
     file take turns.
+
+    Args:
+        remote: The file to download.
+        target: Where to put it.
     """
     with writing(target), taking_turns(target):
         if not target.exists():
@@ -67,7 +70,7 @@ def download(remote: Remote, target: Path) -> Path:
 
 
 def _fetch(remote: Remote, part: Path, target: Path) -> None:
-    """Try a few times, each time continuing where the last one stopped."""
+    """Try a few times, each time resuming where the last one stopped."""
     reason = ""
     for _ in range(ATTEMPTS):
         try:
@@ -75,14 +78,18 @@ def _fetch(remote: Remote, part: Path, target: Path) -> None:
                 return
             reason = "a connection that closed early"
         except urllib.error.HTTPError as error:
-            raise _unreachable(remote, target, f"the answer {error.code} {error.reason}") from None
+            reason = f"the answer {error.code} {error.reason:.200}"
+            raise _unreachable(remote, target, reason) from None
         except BROKEN_CONNECTION as error:
-            reason = f"no connection ({getattr(error, 'reason', error)})"
+            reason = f"no connection ({getattr(error, 'reason', error)!s:.200})"
+        except ValueError as error:  # a header that is no number, an address that is none
+            reason = f"an invalid answer ({error!s:.200})"
+            raise _unreachable(remote, target, reason) from None
     raise _unreachable(remote, target, reason)
 
 
 def _continue(url: str, part: Path) -> bool:
-    """Append what is missing to ``part``; say whether it is now complete."""
+    """Append what is missing to ``part``, and return whether it is now complete."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "mindgap", "Accept-Encoding": "identity"}
     if have:
@@ -102,8 +109,8 @@ def _save(response: Any, part: Path, have: int) -> bool:
     elif not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
         part.unlink()
         return False
-    length = response.headers.get("Content-Length")
-    total = have + int(length) if length else None
+    length = _length(response.headers.get("Content-Length"))
+    total = None if length is None else have + length
     with part.open("ab" if have else "wb") as file, _progress(part, have, total) as bar:
         while chunk := response.read(CHUNK):
             file.write(chunk)
@@ -113,8 +120,16 @@ def _save(response: Any, part: Path, have: int) -> bool:
         return total is None or file.tell() == total
 
 
+def _length(header: str | None) -> int | None:
+    if header is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", header):
+        raise ValueError(f"Content-Length {header!r}")
+    return int(header)
+
+
 def _nothing_left(error: urllib.error.HTTPError, part: Path, have: int) -> bool:
-    """Answer 416: ``part`` is complete, or longer than the file and has to go."""
+    """Handle the answer 416: ``part`` is complete, or longer than the file and deleted."""
     if error.headers.get("Content-Range") == f"bytes */{have}":
         return True
     part.unlink()
@@ -122,38 +137,46 @@ def _nothing_left(error: urllib.error.HTTPError, part: Path, have: int) -> bool:
 
 
 def _open(url: str, headers: dict[str, str]) -> Any:
-    _check_address(url)
-    response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)  # noqa: S310
-    _check_address(response.url)  # a redirection must not leave https
-    return response
+    _check_address(url, local=True)
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310  (checked above)
+    return urllib.request.build_opener(_Redirections).open(request, timeout=TIMEOUT)
 
 
-def _check_address(url: str) -> None:
+class _Redirections(urllib.request.HTTPRedirectHandler):
+    """Checks the address of every hop before it is asked, not only that of the last one."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        _check_address(newurl, local=req.host.partition(":")[0] in LOCAL)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _check_address(url: str, *, local: bool) -> None:
+    """Refuse an address without https; ``local`` allows plain http on this machine."""
     parts = urllib.parse.urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOCAL):
+    if parts.scheme != "https" and not (
+        local and parts.scheme == "http" and parts.hostname in LOCAL
+    ):
         raise DataUnavailableError(
-            f"Data must come over https, got {url}. Place the file by hand if you trust it."
+            f"Data must come over https, got {url:.200}. Place the file by hand if you trust it."
         )
 
 
 def _verify(remote: Remote, part: Path) -> None:
-    """Compare checksums where one is known; a wrong file is deleted, so that the next call starts afresh."""
-    for method, expected in (("sha256", remote.sha256), ("md5", remote.md5)):
-        if expected is not None and (found := file_digest(part, method)) != expected:
-            part.unlink()
-            raise DataUnavailableError(
-                f"{remote.url} must have the {method} checksum {expected}, got {found}, and was "
-                "thrown away. "
-                "Try again, and if it happens again fetch the file from another place."
-            )
+    """Compare checksums, and delete a wrong file so that the next call starts from scratch."""
+    if remote.sha256 is not None and (found := file_digest(part)) != remote.sha256:
+        part.unlink()
+        raise DataUnavailableError(
+            f"{remote.url} must have the sha256 checksum {remote.sha256}, got {found}, and was "
+            "deleted. Try again, and if it fails again get the file from another source."
+        )
 
 
-def file_digest(path: Path, method: str = "sha256") -> str:
-    """Checksum of a file."""
+def file_digest(path: Path) -> str:
+    """Compute the SHA-256 checksum of a file."""
     with path.open("rb") as file:
-        return hashlib.file_digest(
-            file, lambda: hashlib.new(method, usedforsecurity=False)
-        ).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unreachable(remote: Remote, target: Path, reason: str) -> DataUnavailableError:
@@ -165,7 +188,7 @@ def _unreachable(remote: Remote, target: Path, reason: str) -> DataUnavailableEr
 
 @contextlib.contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Make the folder of ``target``; say it in a sentence when it may not be written or the disk is full."""
+    """Make the folder of ``target``, and turn errors of writing into one sentence."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         yield
@@ -174,7 +197,7 @@ def writing(target: Path) -> Iterator[None]:
     except OSError as error:
         raise DataUnavailableError(
             f"{target} must be writable to keep the download, got {error.strerror or error}. "
-            "Set MINDGAP_DATA or XDG_CACHE_HOME to a folder with room where you may write."
+            "Set MINDGAP_DATA or XDG_CACHE_HOME to a writable folder on a disk with free space."
         ) from None
 
 
@@ -192,7 +215,7 @@ def taking_turns(target: Path) -> Iterator[None]:
 
 
 def _progress(part: Path, have: int, total: int | None) -> Progress:
-    """Bar with the time left on a terminal, nothing elsewhere."""
+    """Make a progress bar on a terminal, and nothing elsewhere."""
     return Progress(
         total, done=have, unit="B", title=part.name.removesuffix(".part"), shown=sys.stderr.isatty()
     )

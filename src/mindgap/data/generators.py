@@ -1,4 +1,4 @@
-"""Data drawn from a law that is known: moons, noisy curves, teachers."""
+"""Data drawn from a known distribution: two moons, a noisy curve, a teacher network."""
 
 import itertools
 import math
@@ -12,20 +12,25 @@ from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.noise import label_noise
 
 TEACHER_ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
-CALIBRATION = (
-    4096  # inputs on which a teacher's outputs are centered, so that no class is empty by bad luck
-)
+CALIBRATION = 4096  # inputs that center a teacher's outputs, so that no class is empty by bad luck
 
 
 @dataset("two-moons")
 def two_moons(
     size: int = 300, test_size: int = 1000, noise: float = 0.1, grid: bool = False, seed: int = 0
 ) -> DataSet:
-    """Two interleaving half circles with normal noise, in scikit-learn's parametrization.
+    """Two interleaving half circles with Gaussian noise, in scikit-learn's parametrization.
 
-    The upper moon is (cos t, sin t), the lower (1 - cos t, 1/2 - sin t), t from 0 to π, half of the
-    samples each. ``grid=False`` draws t uniformly, so that samples of a class are independent;
-    ``grid=True`` spaces t evenly, as scikit-learn does.
+    The upper moon is (cos t, sin t), the lower (1 - cos t, 1/2 - sin t), t from 0 to π, with half
+    of the samples each.
+
+    Args:
+        size: Number of training samples.
+        test_size: Number of test samples.
+        noise: Standard deviation of the noise.
+        grid: Whether t is spaced evenly, as in scikit-learn; otherwise t is uniform, so that the
+            samples of a class are independent.
+        seed: Seed of everything that is drawn.
 
     >>> two_moons(size=100)
     DataSet('two-moons': classification, 100 train, 1000 test, inputs (2,) float32, 2 classes)
@@ -58,12 +63,12 @@ def _points(first: Tensor, second: Tensor) -> Tensor:
 
 
 def heteroscedastic_mean(inputs: Tensor) -> Tensor:
-    """The curve sin(πx) of ``heteroscedastic``."""
+    """Compute the mean sin(πx) of ``heteroscedastic``."""
     return torch.sin(math.pi * inputs)
 
 
 def heteroscedastic_std(inputs: Tensor, noise: float = 0.5) -> Tensor:
-    """The noise (3 + 2x) / 5 · noise of ``heteroscedastic``: a fifth of ``noise`` at x = -1, all of it at x = 1."""
+    """Compute the standard deviation (3 + 2x) / 5 · noise of ``heteroscedastic``."""
     return noise * (3 + 2 * inputs) / 5
 
 
@@ -71,9 +76,16 @@ def heteroscedastic_std(inputs: Tensor, noise: float = 0.5) -> Tensor:
 def heteroscedastic(
     size: int = 200, test_size: int = 1000, noise: float = 0.5, seed: int = 0
 ) -> DataSet:
-    """One-dimensional regression whose noise grows with x: y = sin(πx) + (3 + 2x)/5 · noise · ε, x uniform in [-1, 1].
+    """Regression on one input whose noise grows with it: y = sin(πx) + (3 + 2x)/5 · noise · ε.
 
-    No regression can have a mean squared error below ``facts["noise_variance"]`` = 31/75 · noise².
+    x is uniform in [-1, 1] and ε standard normal. No regression has an expected squared error below
+    ``facts["noise_variance"]`` = 31/75 · noise².
+
+    Args:
+        size: Number of training samples.
+        test_size: Number of test samples.
+        noise: Standard deviation of the noise at x = 1; a fifth of it at x = -1.
+        seed: Seed of everything that is drawn.
 
     >>> round(heteroscedastic(noise=1.0).facts["noise_variance"], 4)
     0.4133
@@ -98,12 +110,21 @@ def teacher(
     noise: float = 0.0,
     seed: int = 0,
 ) -> DataSet:
-    """Standard normal inputs labeled by a random perceptron with weights of variance 2 / fan-in and no bias.
+    """Standard normal inputs labeled by a random multi-layer perceptron, the teacher.
 
-    Classification takes the largest of the teacher's centered outputs and then moves exactly the
-    part ``noise`` of the training labels to another class; regression adds normal noise of standard
-    deviation ``noise`` to all targets, so that no mean squared error below
-    ``facts["noise_variance"]`` can be expected. Test labels of classes are clean.
+    Its weights have variance 2 / fan-in, and it has no biases. The class is the largest of its
+    centered outputs, and test classes are clean. No regression has an expected squared error below
+    ``facts["noise_variance"]``.
+
+    Args:
+        size: Number of training samples.
+        test_size: Number of test samples.
+        widths: Widths of the teacher's layers, from inputs to outputs.
+        activation: ``"relu"`` or ``"tanh"``.
+        task: ``"classification"`` or ``"regression"``.
+        noise: Exact share of the training labels that are moved to another class, or the standard
+            deviation of Gaussian noise on all targets of a regression.
+        seed: Seed of everything that is drawn.
 
     >>> teacher(size=50, widths=(5, 8, 3))
     DataSet('teacher': classification, 50 train, 1000 test, inputs (5,) float32, 3 classes)
@@ -150,10 +171,8 @@ def _check_teacher(
     size: int, test_size: int, widths: Sequence[int], activation: str, task: str, noise: float
 ) -> None:
     integer("size", size, 1), integer("test_size", test_size, 1)
-    (
-        choice("activation", activation, TEACHER_ACTIVATIONS),
-        choice("task", task, ("classification", "regression")),
-    )
+    choice("activation", activation, TEACHER_ACTIVATIONS)
+    choice("task", task, ("classification", "regression"))
     number("noise", noise, 0, 1 if task == "classification" else math.inf)
     if len(widths) < 2:
         raise InputError(

@@ -16,6 +16,8 @@ from mindgap.data.text.vocabulary import Vocabulary
 
 HOST = "https://dl.fbaipublicfiles.com/"
 SOURCE = "Wang et al., GLUE (2019)"
+MRPC_CORPUS = "60a9b09084528f0673eedee2b69cb941920f0b8cd0eeccefc464a98768457f89"
+MRPC_IDENTIFIERS = "971d7767d81b997fd9060ade0ec23c4fc31cbb226a55d1bd4a1bac474eb81dc7"
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Task:
     rows: int
     dev_rows: int
     source: str
+    sha256: str = ""  # of its archive; MRPC has none
 
 
 RTE = Task(
@@ -41,6 +44,7 @@ RTE = Task(
     2490,
     277,
     "RTE-1, 2, 3, 5",
+    "6bf86de103ecd335f3441bd43574d23fef87ecc695977a63b82d5efb206556ee",
 )
 MRPC = Task(
     "mrpc",
@@ -53,30 +57,59 @@ MRPC = Task(
     "Dolan and Brockett (2005)",
 )
 STSB = Task(
-    "stsb", "STS-B", ("sentence1", "sentence2"), "score", None, 5749, 1500, "Cer et al. (2017)"
+    "stsb",
+    "STS-B",
+    ("sentence1", "sentence2"),
+    "score",
+    None,
+    5749,
+    1500,
+    "Cer et al. (2017)",
+    "e60a6393de5a8b5b9bac5020a1554b54e3691f9d600b775bd131e613ac179c85",
 )
 
 
 @dataset("rte")
 def rte(vocabulary: int = 5000, length: int = 128) -> DataSet:
-    """2,490 + 277 pairs of sentences: does the first entail the second? The test part is GLUE's development part."""
+    """2,490 + 277 pairs of sentences: does the first entail the second?
+
+    The test part is GLUE's development part.
+
+    Args:
+        vocabulary: Number of token numbers, special ones included.
+        length: Number of tokens per sample.
+    """
     return _load(RTE, vocabulary, length)
 
 
 @dataset("mrpc")
 def mrpc(vocabulary: int = 5000, length: int = 128) -> DataSet:
-    """3,668 + 408 pairs of sentences: do they mean the same? The test part is GLUE's development part."""
+    """3,668 + 408 pairs of sentences: do they mean the same?
+
+    The test part is GLUE's development part.
+
+    Args:
+        vocabulary: Number of token numbers, special ones included.
+        length: Number of tokens per sample.
+    """
     return _load(MRPC, vocabulary, length)
 
 
 @dataset("stsb")
 def stsb(vocabulary: int = 5000, length: int = 128) -> DataSet:
-    """5,749 + 1,500 pairs of sentences with their likeness from 0 to 5. The test part is GLUE's development part."""
+    """5,749 + 1,500 pairs of sentences with their similarity from 0 to 5.
+
+    The test part is GLUE's development part.
+
+    Args:
+        vocabulary: Number of token numbers, special ones included.
+        length: Number of tokens per sample.
+    """
     return _load(STSB, vocabulary, length)
 
 
 def read_tsv(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Cells of the named columns. Quotes are ordinary letters, and only a newline ends a row."""
+    """Read the named columns; quotes are ordinary characters, and only a newline ends a row."""
     with reading(path, "a tab-separated file in UTF-8 below a header line"):
         lines = path.read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
     header, *rows = (line.removesuffix("\r").split("\t") for line in lines)
@@ -131,19 +164,23 @@ def _targets(task: Task, path: Path, labels: list[str]) -> Tensor:
 def _paths(task: Task) -> tuple[Path, Path]:
     train, dev = (f"glue/{task.folder}/{part}.tsv" for part in ("train", "dev"))
     if task is not MRPC:
-        obtain_from_archive([train, dev], Remote(f"{HOST}glue/data/{task.folder}.zip"), "glue")
+        archive = Remote(f"{HOST}glue/data/{task.folder}.zip", sha256=task.sha256)
+        obtain_from_archive([train, dev], archive, "glue")
     elif find(train) is None or find(dev) is None:
         _split_mrpc(cache_folder() / train, cache_folder() / dev)
     return obtain(train), obtain(dev)
 
 
 def _split_mrpc(train: Path, dev: Path) -> None:
-    """Make GLUE's two parts of the original corpus, which GLUE may not host, by the identifiers that it publishes."""
+    """Split the original corpus, which GLUE may not host, by GLUE's published identifiers."""
     corpus = obtain(
         "glue/MRPC/msr_paraphrase_train.txt",
-        Remote(f"{HOST}senteval/senteval_data/msr_paraphrase_train.txt"),
+        Remote(f"{HOST}senteval/senteval_data/msr_paraphrase_train.txt", sha256=MRPC_CORPUS),
     )
-    chosen = obtain("glue/MRPC/dev_ids.tsv", Remote(f"{HOST}glue/data/mrpc_dev_ids.tsv"))
+    chosen = obtain(
+        "glue/MRPC/dev_ids.tsv",
+        Remote(f"{HOST}glue/data/mrpc_dev_ids.tsv", sha256=MRPC_IDENTIFIERS),
+    )
     with reading(corpus, "a tab-separated file in UTF-8"):
         header, *rows = corpus.read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
         identifiers = set(chosen.read_text(encoding="utf-8").split("\n"))
@@ -154,7 +191,7 @@ def _split_mrpc(train: Path, dev: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Let the file appear whole or not at all."""
+    """Write a file that appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + f".{os.getpid()}.part")
     part.write_bytes(text.encode())

@@ -28,7 +28,10 @@ SOURCE = "LeCun, Cortes and Burges, The MNIST database of handwritten digits (19
 def mnist(size: int | None = None, test_size: int | None = None, seed: int = 0) -> DataSet:
     """60,000 + 10,000 handwritten digits of shape (1, 28, 28) in [0, 1].
 
-    ``size`` and ``test_size`` keep that many, every class with its share; ``seed`` chooses which.
+    Args:
+        size: Number of training images to keep, every class with its share; all if None.
+        test_size: Number of test images to keep; all if None.
+        seed: Seed of the choice.
     """
     train = images(*_part("train"), size, seed, "size")
     test = images(*_part("t10k"), test_size, seed, "test_size")
@@ -36,7 +39,10 @@ def mnist(size: int | None = None, test_size: int | None = None, seed: int = 0) 
 
 
 def read_idx(path: Path) -> Bytes:
-    """Numbers of a gzipped idx file: two zero bytes, the type, the number of dimensions, the dimensions, the bytes."""
+    """Read the numbers of a gzipped idx file.
+
+    It holds two zero bytes, the type, the number of dimensions, the dimensions and the numbers.
+    """
     with reading(path, "a whole gzipped idx file of bytes"):
         content = gzip.decompress(path.read_bytes())
         zeros, kind, dimensions = struct.unpack_from(">HBB", content)

@@ -14,12 +14,17 @@ SOURCE = "After Power, Burda, Edwards, Babuschkin and Misra (2022), Grokking, ar
 def modular_arithmetic(
     modulus: int = 97, operation: str = "+", train_fraction: float = 0.5, seed: int = 0
 ) -> DataSet:
-    """All equations a ∘ b = c modulo ``modulus``: the tokens (a, ∘, b, =), to be answered with the class c.
+    """All equations a ∘ b = c modulo p: the input is the tokens (a, ∘, b, =), the class is c.
 
-    Numbers are the tokens 0 … p - 1, the operation is p, the equals sign p + 1;
-    ``facts["vocabulary"]`` is p + 2. A random part ``train_fraction`` of the equations is for
-    training, all others are for testing. Division a / b is the c with c · b = a, for b ≠ 0, and
-    needs a prime modulus.
+    Numbers are the tokens 0 … p - 1, the operation is p and the equals sign p + 1;
+    ``facts["vocabulary"]`` is p + 2.
+
+    Args:
+        modulus: The modulus p.
+        operation: ``"+"``, ``"-"``, ``"*"`` or ``"/"``. Division a / b is the c with c · b = a, for
+            b ≠ 0, and needs a prime modulus.
+        train_fraction: Share of the equations for training; the others are for testing.
+        seed: Seed of the random split.
 
     >>> modular_arithmetic(5, "/")
     DataSet('modular': classification, 10 train, 10 test, inputs (4,) int64, 5 classes)

@@ -1,4 +1,4 @@
-"""Wrong labels and noisy targets, on purpose and by exactly the asked amount."""
+"""Wrong labels and noisy targets by an exact amount."""
 
 from dataclasses import replace
 
@@ -18,18 +18,23 @@ def label_noise(
     classes: int | None = None,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Corrupt exactly ``round(fraction · n)`` labels, chosen at random; return the labels and the mask of the chosen.
+    """Corrupt exactly ``round(fraction · n)`` labels, chosen at random.
 
-    Kinds: ``"symmetric"`` moves a chosen label to one of the other classes, uniformly; ``"pair"``
-    to the next class (the last to the first); ``"random"`` draws it anew among all classes, so that
-    by chance it may stay what it was.
+    Args:
+        labels: Class numbers of shape (n,).
+        fraction: Share of the labels to corrupt.
+        kind: ``"symmetric"`` moves a chosen label to one of the other classes, uniformly;
+            ``"pair"`` to the next class, the last to the first; ``"random"`` draws it from all
+            classes, so that by chance it may stay as it was.
+        classes: Number of classes; one more than the largest label if None.
+        seed: Seed of everything that is drawn.
+
+    Returns:
+        The new labels, and the mask of the chosen ones.
 
     >>> labels, mask = label_noise(torch.tensor([0, 1, 2, 0, 1, 2]), 0.5, "pair")
-    >>> (
-    ...     int(mask.sum()),
-    ...     bool((labels[mask] == (torch.tensor([0, 1, 2, 0, 1, 2])[mask] + 1) % 3).all()),
-    ... )
-    (3, True)
+    >>> labels.tolist(), mask.tolist()
+    ([0, 1, 0, 1, 1, 0], [False, False, True, True, False, True])
     """
     number("fraction", fraction, 0, 1)
     choice("kind", kind, KINDS)
@@ -45,11 +50,16 @@ def label_noise(
 
 
 def gaussian_noise(targets: Tensor, std: float, seed: int = 0) -> Tensor:
-    """Add independent normal noise of standard deviation ``std`` to regression targets.
+    """Add independent Gaussian noise to the targets of a regression.
 
-    >>> gaussian_noise(torch.zeros(2, 1), 0.0)
-    tensor([[0.],
-            [0.]])
+    Args:
+        targets: Targets in floating point.
+        std: Standard deviation of the noise.
+        seed: Seed of the noise.
+
+    >>> noisy = gaussian_noise(torch.zeros(10_000, 1), 0.5)
+    >>> round(float(noisy.std()), 1)
+    0.5
     """
     number("std", std)
     if not targets.is_floating_point():
@@ -65,7 +75,22 @@ def gaussian_noise(targets: Tensor, std: float, seed: int = 0) -> Tensor:
 def with_label_noise(
     dataset: DataSet, fraction: float, kind: str = "symmetric", seed: int = 0
 ) -> tuple[DataSet, Tensor]:
-    """Corrupt the training labels of a data set and leave its test part clean; also return the mask."""
+    """Corrupt the training labels of a data set, and leave its test part clean.
+
+    Args:
+        dataset: A classification.
+        fraction: Share of the training labels to corrupt.
+        kind: ``"symmetric"``, ``"pair"`` or ``"random"``, as for :func:`label_noise`.
+        seed: Seed of everything that is drawn.
+
+    Returns:
+        The new data set, and the mask of the corrupted training samples.
+
+    >>> from mindgap.data import digits
+    >>> noisy, wrong = with_label_noise(digits(), 0.1)
+    >>> int(wrong.sum()), int((noisy.targets != digits().targets).sum())
+    (130, 130)
+    """
     if dataset.task != "classification":
         raise InputError(
             f"dataset must be a classification, got {dataset.task}. Use gaussian_noise on its "
@@ -77,7 +102,7 @@ def with_label_noise(
 
 
 def _steps(kind: str, classes: int, count: int, random: torch.Generator) -> Tensor:
-    """How many classes each chosen label moves on, modulo their number."""
+    """Draw by how many classes each chosen label moves, modulo their number."""
     if kind == "pair":
         return torch.ones(count, dtype=torch.int64)
     return torch.randint(1 if kind == "symmetric" else 0, classes, (count,), generator=random)

@@ -1,7 +1,4 @@
-"""Splits that keep the share of every class.
-
-Zero mean and unit variance, learned on the training part only.
-"""
+"""Splits that keep the share of every class; standardization by the training part alone."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,10 +12,15 @@ from mindgap.core import InputError, generator, integer
 def stratified_split(
     targets: Tensor, parts: Sequence[int] | Sequence[float], seed: int = 0
 ) -> tuple[Tensor, ...]:
-    """Disjoint index sets, one for each of ``parts``, in which every class has its share up to rounding.
+    """Split samples into disjoint parts in which every class has its share, up to rounding.
 
-    ``parts`` are sizes (integers) or fractions (floats); what they leave over is not used. Targets
-    that are not integers (regression) are split at random. Indices are sorted.
+    Args:
+        targets: One target per sample. Those of a regression are split at random.
+        parts: Sizes (integers) or fractions (floats) of the parts; the rest is not used.
+        seed: Seed of the split.
+
+    Returns:
+        The sorted indices of each part.
 
     >>> train, test = stratified_split(torch.tensor([0, 0, 0, 0, 1, 1]), (4, 2))
     >>> len(train), len(test), torch.tensor([0, 0, 0, 0, 1, 1])[test].tolist()
@@ -37,10 +39,19 @@ def stratified_split(
 
 
 def stratified_folds(targets: Tensor, folds: int, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
-    """Pairs of index sets (train, test) whose test parts are disjoint, cover everything and keep the classes' shares.
+    """Make folds for cross-validation in which every class has its share.
 
-    >>> [(len(train), len(test)) for train, test in stratified_folds(torch.zeros(10, dtype=torch.int64), 3)]
-    [(6, 4), (7, 3), (7, 3)]
+    Args:
+        targets: One target per sample. Those of a regression are split at random.
+        folds: Number of folds.
+        seed: Seed of the split.
+
+    Returns:
+        Pairs of training and test indices; the test parts are disjoint and cover all samples.
+
+    >>> labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 1])
+    >>> [labels[test].tolist() for _, test in stratified_folds(labels, 3)]
+    [[0, 0, 1], [0, 0, 1], [0, 0, 1]]
     >>> stratified_folds(torch.zeros(300), 500)
     Traceback (most recent call last):
     mindgap.core.errors.InputError: folds must be an integer from 2 to 300 (the number of samples), got 500. \
@@ -56,7 +67,7 @@ Lower folds or pass more data.
 
 
 def _grouped_order(targets: Tensor, seed: int) -> Tensor:
-    """Random order in which samples of one class follow one another."""
+    """Draw a random order in which samples of one class follow one another."""
     if targets.ndim == 0 or len(targets) == 0:
         raise InputError(
             "targets must hold at least one sample, got none. Pass the targets of the data to "
@@ -69,7 +80,7 @@ def _grouped_order(targets: Tensor, seed: int) -> Tensor:
 
 
 def _evenly(count: int, size: int) -> Tensor:
-    """Mask of ``size`` places spread evenly over ``count``: any run of places gets its share up to one."""
+    """Spread ``size`` of ``count`` places evenly: any run of places gets its share, up to one."""
     mask = torch.zeros(count, dtype=torch.bool)
     if size:
         mask[(2 * torch.arange(size) + 1) * count // (2 * size)] = True
@@ -95,14 +106,13 @@ def _checked_sizes(sizes: list[int], count: int) -> list[int]:
     if min(sizes) < 0 or sum(sizes) > count:
         raise InputError(
             f"parts must be sizes of at least 0 that sum to at most {count} (the number of "
-            "samples), "
-            f"got {_listed(sizes)}. Lower one of them or pass more data."
+            f"samples), got {_listed(sizes)}. Lower one of them or pass more data."
         )
     return sizes
 
 
 def _sizes_of_fractions(fractions: list[float], count: int) -> list[int]:
-    """Round the running sums and not the fractions, so that fractions of total one use every sample."""
+    """Round running sums, not fractions, so that fractions that sum to one use every sample."""
     if not min(fractions) >= 0 or not sum(fractions) <= 1 + 1e-9:
         raise InputError(
             f"parts must be fractions that sum to at most 1, got {_listed(fractions)}. Lower one "
@@ -116,11 +126,11 @@ def _listed(values: Sequence[object]) -> str:
     return ", ".join(str(value) for value in values)
 
 
-CONSTANT = 1e-10  # a column whose spread is below this part of its mean is rounding, not data
+CONSTANT = 1e-10  # a column whose spread is below this share of its mean is rounding, not data
 
 
 def moments(train: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of every column in float64; constant columns get deviation one.
+    """Compute mean and standard deviation of every column; constant columns get deviation one.
 
     >>> moments(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
     (tensor([2., 5.], dtype=torch.float64), tensor([1., 1.], dtype=torch.float64))
@@ -133,10 +143,15 @@ def moments(train: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def standardize(train: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-    """Shift and scale ``train`` to mean zero and variance one by column, and ``others`` by the same amounts.
+    """Shift and scale columns by the mean and standard deviation of the training part.
 
-    A column that is constant in ``train`` becomes zero there and is only shifted elsewhere. The
-    answer is a tuple, also for one argument; the data types are kept.
+    Args:
+        train: The training part, which gets mean zero and variance one. A column that is constant
+            in it is only shifted.
+        *others: Other parts, shifted and scaled by the same amounts.
+
+    Returns:
+        All parts with their data types, as a tuple also if there is only one.
 
     >>> train, test = standardize(torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0]]))
     >>> train.tolist(), test.tolist()
@@ -158,6 +173,5 @@ def _check(tensor: Tensor, train: Tensor) -> None:
     if tensor.shape[1:] != train.shape[1:]:
         raise InputError(
             f"Tensors must have the columns of train, {tuple(train.shape[1:])}, got "
-            f"{tuple(tensor.shape[1:])}. "
-            "Pass the same features."
+            f"{tuple(tensor.shape[1:])}. Pass the same features."
         )

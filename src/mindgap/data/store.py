@@ -1,4 +1,4 @@
-"""Where data files are: the user's folder, then the cache, then the internet."""
+"""Find data files: in the user's folder, then in the cache, then on the internet."""
 
 import os
 import tarfile
@@ -13,26 +13,29 @@ from mindgap.data.download import Remote, download, taking_turns, writing
 
 
 def cache_folder() -> Path:
-    """Folder for downloads: ``$XDG_CACHE_HOME/mindgap``, or ``~/.cache/mindgap``."""
+    """Return the folder for downloads: ``$XDG_CACHE_HOME/mindgap``, or ``~/.cache/mindgap``."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "mindgap"
 
 
 def folders() -> tuple[Path, ...]:
-    """Folders that are searched, in this order: ``$MINDGAP_DATA`` if it is set, and the cache."""
+    """List the folders that are searched: ``$MINDGAP_DATA`` if it is set, then the cache."""
     chosen = os.environ.get("MINDGAP_DATA")
     return (Path(chosen).expanduser(), cache_folder()) if chosen else (cache_folder(),)
 
 
 def find(relative: str) -> Path | None:
-    """Path of a file that is on this machine, or None."""
+    """Return the path of a file that is on this machine, or None."""
     return next((folder / relative for folder in folders() if (folder / relative).is_file()), None)
 
 
 def obtain(relative: str, remote: Remote | None = None, advice: str = "") -> Path:
-    """Path of a file, which is downloaded into the cache if it is not on this machine.
+    """Return the path of a file, downloading it into the cache if it is not on this machine.
 
-    Without ``remote`` the file has to be placed by hand, and ``advice`` tells how.
+    Args:
+        relative: Path below the data folder.
+        remote: Where to download it; None if it must be placed by hand.
+        advice: What to do if it is missing and cannot be downloaded.
     """
     found = find(relative)
     if found is not None:
@@ -44,7 +47,13 @@ def obtain(relative: str, remote: Remote | None = None, advice: str = "") -> Pat
 
 
 def obtain_from_archive(relatives: Iterable[str], archive: Remote, folder: str = "") -> list[Path]:
-    """Paths of files; if one is missing, their archive is fetched and laid out under ``folder`` of the cache."""
+    """Return the paths of files, downloading and unpacking their archive if one is missing.
+
+    Args:
+        relatives: Paths below the data folder.
+        archive: The archive that holds them.
+        folder: Folder of the cache in which it is unpacked.
+    """
     wanted = list(relatives)
     if not _all_here(wanted):
         target = cache_folder() / folder
@@ -60,7 +69,7 @@ def _all_here(relatives: Iterable[str]) -> bool:
 
 
 def _fetch_and_unpack(archive: Remote, folder: str, target: Path) -> None:
-    """Unpack the archive; one that was placed by hand stays, one that was downloaded goes."""
+    """Unpack the archive, and delete it unless it was placed by hand."""
     placed = find(f"{folder}/{archive.file_name}" if folder else archive.file_name)
     if placed is not None:
         return unpack(placed, target)
@@ -70,7 +79,7 @@ def _fetch_and_unpack(archive: Remote, folder: str, target: Path) -> None:
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Lay a tar or zip archive out in ``target``, each file appearing whole; nothing is written outside ``target``."""
+    """Unpack a tar or zip archive; files appear whole, and none outside ``target``."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=".unpack-") as scratch:
         with reading(archive, "a whole tar or zip archive"):

@@ -1,4 +1,4 @@
-"""From arrays to regression data sets."""
+"""Make regression data sets from arrays."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ Numbers = NDArray[np.float64]
 
 
 def read_npz(path: Path, *names: str) -> tuple[NDArray[np.generic], ...]:
-    """Arrays of an npz file; pickled objects are refused."""
+    """Read arrays of an npz file; pickled objects are refused."""
     expected = f"an npz file with the arrays {', '.join(names)}"
     with (
         reading(path, expected),
@@ -27,7 +27,7 @@ def read_npz(path: Path, *names: str) -> tuple[NDArray[np.generic], ...]:
 
 
 def check_finite(path: Path, rows: int, *tables: Numbers) -> None:
-    """Raise if a table read from ``path`` has another number of rows, or numbers that are none."""
+    """Raise if a table read from ``path`` has another number of rows or is not finite."""
     for table in tables:
         if len(table) != rows:
             raise damaged(path, f"a table of {rows} rows", f"{len(table)}")
@@ -43,7 +43,7 @@ def regression(
     source: str,
     feature_names: tuple[str, ...] | None = None,
 ) -> DataSet:
-    """Data set whose test part is where the mask ``test`` is true; targets become a column."""
+    """Make a data set whose test part is where the mask ``test`` is true."""
     features = torch.from_numpy(inputs.astype(np.float32))
     column = torch.from_numpy(targets.astype(np.float32)).reshape(-1, 1)
     parts = features[~test], column[~test], features[test], column[test]
@@ -51,7 +51,7 @@ def regression(
 
 
 def random_mask(count: int, test_size: int, seed: int) -> Tensor:
-    """Mask of ``test_size`` random places."""
+    """Make a mask with ``test_size`` random places."""
     integer("test_size", test_size, 1, count - 1, "all samples but one")
     mask = torch.zeros(count, dtype=torch.bool)
     mask[stratified_split(torch.zeros(count), (test_size,), seed)[0]] = True

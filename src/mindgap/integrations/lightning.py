@@ -1,4 +1,4 @@
-"""PerturbedOPT, other remedies and probes in the loop of Lightning."""
+"""Remedies and probes in the training loop of Lightning."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,23 +15,23 @@ _Callback: Any = base_class("lightning.pytorch", "Callback", "lightning")
 
 
 class RemedyCallback(_Callback):  # type: ignore[misc]
-    """Tells the optimizer of ``configure_optimizers`` the epoch, and perturbs the weights for each batch.
+    """Tells a remedy's optimizer the epoch, and perturbs the weights for each batch.
 
-    The module returns a :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` or a
-    :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. A ``PerturbedOptimizer`` is
-    perturbed from ``on_train_batch_start`` to ``on_after_backward``: collected gradients, a scaler
-    and clipping work, and a hook before the step sees the weights themselves. With manual
-    optimization only the epoch is told.
+    Let ``configure_optimizers`` return a
+    :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` or a
+    :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. For a ``PerturbedOptimizer``
+    the weights are perturbed from ``on_train_batch_start`` to ``on_after_backward``. So accumulated
+    gradients, a scaler and clipping work, and a hook before the step sees the weights themselves.
+    With manual optimization the callback tells the epoch only.
     """
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Look at the settings before the first batch."""
+        """Check the settings before the first batch."""
         kinds = [type(optimizer) for optimizer in _own(trainer)]
         if not kinds:
             raise InputError(
                 "configure_optimizers must return a PerturbedOptimizer or a RemedyOptimizer, got "
-                "none. Wrap its "
-                "optimizer, or leave out RemedyCallback."
+                "none. Wrap its optimizer, or leave out RemedyCallback."
             )
         if (
             RemedyOptimizer in kinds
@@ -40,8 +40,8 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
         ):
             raise InputError(
                 "A RemedyOptimizer must see all of a step in one batch, got "
-                "accumulate_grad_batches="
-                f"{trainer.accumulate_grad_batches}. Set it to 1, or use PerturbedOptimizer."
+                f"accumulate_grad_batches={trainer.accumulate_grad_batches}. Set it to 1, or use "
+                "PerturbedOptimizer."
             )
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
@@ -50,35 +50,37 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
             optimizer.epoch = trainer.current_epoch + 1
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        """Move the weights."""
+        """Perturb the weights."""
         if pl_module.automatic_optimization:
             for optimizer in _own(trainer):
                 if isinstance(optimizer, PerturbedOptimizer):
                     optimizer.perturb()
 
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
-        """Put the weights back."""
+        """Restore the weights."""
         if pl_module.automatic_optimization:
-            _rest(trainer)
+            _restore(trainer)
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """Put the weights back where a batch had no backward pass."""
-        _rest(trainer)
+        """Restore the weights where a batch had no backward pass."""
+        _restore(trainer)
 
     def on_train_epoch_end(self, trainer: Any, *_: Any) -> None:
-        """Put the weights back where a batch was skipped."""
-        _rest(trainer)
+        """Restore the weights where a batch was skipped."""
+        _restore(trainer)
 
     def on_exception(self, trainer: Any, *_: Any) -> None:
-        """Put the weights back."""
-        _rest(trainer)
+        """Restore the weights, which Lightning may save after Ctrl-C."""
+        _restore(trainer)
 
 
 class ProbeCallback(_Callback):  # type: ignore[misc]
-    """Takes a probe's measure every so many steps of the optimizer, without a trace in the training.
+    """Takes a probe's measure every so many steps, without a trace in the training.
 
-    ``subject`` makes the subject of the module that is trained, once, as in ``lambda module:
-    Subject(module, "cross_entropy", train)``; the readings are in ``probe.readings``.
+    Args:
+        probe: The measure and its interval; the readings are in ``probe.readings``.
+        subject: Makes the subject of the module that is trained, once per training, as in ``lambda
+            module: Subject(module, "cross_entropy", train)``.
     """
 
     def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:
@@ -90,7 +92,7 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
         self.subject, self.seen = self.make(pl_module), trainer.global_step
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """Look, if the batch ended a step."""
+        """Take the measure if it is due and the batch completed a step."""
         if trainer.global_step > self.seen:
             self.seen = trainer.global_step
             self.probe.look(self.subject, self.seen)
@@ -102,7 +104,7 @@ def _own(trainer: Any) -> list[WrappedOptimizer]:
     ]
 
 
-def _rest(trainer: Any) -> None:
+def _restore(trainer: Any) -> None:
     for optimizer in _own(trainer):
         if isinstance(optimizer, PerturbedOptimizer):
             optimizer.restore()

@@ -1,7 +1,4 @@
-"""Remedies around any torch optimizer, for loops other than :func:`mindgap.fit`.
-
-Base classes out of packages that may be missing.
-"""
+"""Remedies around any torch optimizer, for training loops other than :func:`mindgap.fit`."""
 
 import copy
 import functools
@@ -14,26 +11,27 @@ from torch import Tensor, nn
 from mindgap.core import InputError, MissingExtraError, Remedy, TrainingState, integer, require
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
 
-_ELSEWHERE = (
-    "prepare",
-    "weights",
-    "penalty",
-    "after_epoch",
-    "finish",
-)  # hooks that an optimizer has no part in
+# The hooks for which a loop must hand over more than the gradient.
+_ELSEWHERE = ("prepare", "weights", "penalty", "after_epoch", "finish")
 
 
 class RemedyOptimizer(WrappedOptimizer):
-    """Steps ``base`` along the gradient that remedies leave: SAM, ASAM, PerturbedOPT, clipping, weight decay.
+    """Steps ``base`` along the gradient that remedies leave.
 
-    The remedies' hooks are called as :func:`mindgap.fit` calls them, so equal batches give equal
-    weights. ``step`` takes a closure that clears the gradients, runs forward and backward, and
-    returns the loss; it may run more than once a step. A loop that calls ``step`` without one calls
-    ``gradient(closure)`` before.
+    It takes SAM, ASAM, PerturbedOPT, gradient clipping and weight decay, and calls their hooks as
+    :func:`mindgap.fit` does: equal batches give equal weights. ``step`` takes a closure that clears
+    the gradients, runs forward and backward, and returns the loss. The closure may run more than
+    once per step. A loop that calls ``step`` without a closure calls ``gradient(closure)`` before.
 
-    A remedy that needs more of the loop than its gradient (dropout, early stopping, weights of
-    samples) is refused. Where gradients are scaled or collected over several batches, use
+    A remedy that needs more of the loop than the gradient (dropout, early stopping, sample weights)
+    is refused. Where gradients are scaled or accumulated over several batches, use
     :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` for PerturbedOPT.
+
+    Args:
+        base: The torch optimizer that takes the step.
+        remedies: One remedy or several; their hooks are called in this order.
+        model: The model that is trained. The callbacks of the integrations set it if it is None.
+        seed: Fixes the noise of remedies.
 
     >>> from mindgap.remedies import SAM
     >>> model = nn.Linear(2, 1)
@@ -64,7 +62,11 @@ class RemedyOptimizer(WrappedOptimizer):
         self.steps, self.memories = 0, [dict[str, Any]() for _ in self.remedies]
 
     def gradient(self, closure: Callable[[], Tensor]) -> Tensor:
-        """Leave the gradient to step along in ``.grad`` and return the loss."""
+        """Leave the gradient to step along in ``.grad`` and return the loss.
+
+        Args:
+            closure: Clears the gradients, runs forward and backward, and returns the loss.
+        """
         for remedy, training in zip(self.remedies, self._states(), strict=True):
             closure = functools.partial(remedy.backward, training, closure)
         with torch.enable_grad():
@@ -73,13 +75,16 @@ class RemedyOptimizer(WrappedOptimizer):
         return loss
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Step along the gradient that ``gradient`` left, or leaves now."""
+        """Step along the remedies' gradient.
+
+        Args:
+            closure: As for ``gradient``, which is called with it; None if it was called before.
+        """
         loss = None if closure is None else self.gradient(closure)
         if not self._ready:
             raise InputError(
                 "step must follow a gradient that the remedies made, got none. Pass a closure, or "
-                "call "
-                "optimizer.gradient(closure) before."
+                "call optimizer.gradient(closure) before."
             )
         self._ready = False
         self.base.step()
@@ -93,8 +98,7 @@ class RemedyOptimizer(WrappedOptimizer):
         if model is None:
             raise InputError(
                 "The optimizer must know the model whose weights it trains, got none. Pass "
-                "model=, or add the "
-                "integration's RemedyCallback."
+                "model=, or add the integration's RemedyCallback."
             )
         now = functools.partial(
             TrainingState, model=model, optimizer=self.base, epoch=self._epoch, seed=self.seed
@@ -102,7 +106,7 @@ class RemedyOptimizer(WrappedOptimizer):
         return [now(step=self.steps + 1, memory=memory) for memory in self.memories]
 
     def own_state(self) -> dict[str, Any]:
-        """The remedies' memories and the number of steps."""
+        """Return the remedies' memories and the number of steps."""
         return {
             "memories": self.memories,
             "steps": self.steps,
@@ -110,13 +114,12 @@ class RemedyOptimizer(WrappedOptimizer):
         }
 
     def load_own_state(self, own: dict[str, Any]) -> None:
-        """Go on exactly from there."""
+        """Restore the memories, which must be those of the same remedies."""
         names = [remedy.name for remedy in self.remedies]
         if own["names"] != names:
             raise InputError(
                 f"The state must be that of the remedies {names}, got one of {own['names']}. Make "
-                "the optimizer with "
-                "the remedies that it was saved with."
+                "the optimizer with the remedies that it was saved with."
             )
         self.memories, self.steps = copy.deepcopy(own["memories"]), own["steps"]
 
@@ -129,18 +132,24 @@ class RemedyOptimizer(WrappedOptimizer):
 
 
 def _checked(remedy: Remedy) -> Remedy:
-    more = [hook for hook in _ELSEWHERE if getattr(type(remedy), hook) is not getattr(Remedy, hook)]
+    more = [hook for hook in _ELSEWHERE if hook in remedy.hooks()]
     if more:
         raise InputError(
             f"A remedy of an optimizer must change the gradient alone, got {remedy.name!r}, which "
-            "also needs "
-            f"{' and '.join(more)}. Train with mindgap.fit, which has a place for it."
+            f"also needs {' and '.join(more)}. Train with mindgap.fit, which calls all hooks."
         )
     return remedy
 
 
 def base_class(module: str, name: str, extra: str) -> Any:
-    """A class of an optional package; where it is missing, one that says so when an object is made.
+    """Return a class of an optional package, to inherit from.
+
+    If the package is missing, it is a class that says so when an object is made.
+
+    Args:
+        module: The module that holds the class.
+        name: The name of the class.
+        extra: The extra of mindgap that installs the package.
 
     >>> base_class("collections", "OrderedDict", "none").__name__
     'OrderedDict'
@@ -154,7 +163,7 @@ def base_class(module: str, name: str, extra: str) -> Any:
         text = str(error)
 
     class Missing:
-        """Stands where the package's class would."""
+        """Takes the place of the package's class."""
 
         def __init__(self, *_: Any, **__: Any) -> None:
             raise MissingExtraError(text)

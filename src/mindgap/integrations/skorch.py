@@ -1,4 +1,4 @@
-"""PerturbedOPT, other remedies and probes in the loop of skorch."""
+"""Remedies and probes in the training loop of skorch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ Made = Callable[..., torch.optim.Optimizer]
 
 
 def perturbed(base: Made, **settings: Any) -> Callable[..., PerturbedOptimizer]:
-    """What a net takes as ``optimizer`` for PerturbedOPT; ``lr`` and ``optimizer__…`` go to the base.
+    """Make the ``optimizer`` of a net for PerturbedOPT.
+
+    Args:
+        base: The class of the optimizer that takes the steps. It gets the net's ``lr`` and
+            ``optimizer__…``.
+        **settings: Settings of :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer`.
 
     >>> made = perturbed(torch.optim.SGD, gamma=2.0)([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     >>> made.core.settings.gamma, made.param_groups[0]["lr"]
@@ -32,7 +37,21 @@ def perturbed(base: Made, **settings: Any) -> Callable[..., PerturbedOptimizer]:
 def remedied(
     base: Made, remedies: Remedy | Sequence[Remedy], *, seed: int = 0
 ) -> Callable[..., RemedyOptimizer]:
-    """What a net takes as ``optimizer`` for SAM and other remedies; add :class:`RemedyCallback` too."""
+    """Make the ``optimizer`` of a net for SAM and other remedies.
+
+    Add a :class:`RemedyCallback` to the net too.
+
+    Args:
+        base: The class of the optimizer that takes the steps. It gets the net's ``lr`` and
+            ``optimizer__…``.
+        remedies: One remedy or several; their hooks are called in this order.
+        seed: Fixes the noise of remedies.
+
+    >>> from mindgap.remedies import SAM
+    >>> made = remedied(torch.optim.SGD, SAM())([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    >>> made.remedies, made.param_groups[0]["lr"]
+    ([SAM(radius=0.05)], 0.1)
+    """
     return functools.partial(_remedied, base, remedies, seed)
 
 
@@ -40,7 +59,7 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
     """Tells the optimizer of :func:`perturbed` or :func:`remedied` the epoch and the module."""
 
     def on_train_begin(self, net: Any, **_: Any) -> None:
-        """Tell the module."""
+        """Tell the optimizer the module."""
         optimizer = net.optimizer_
         if not isinstance(optimizer, WrappedOptimizer):
             raise InputError(
@@ -51,16 +70,17 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
             optimizer.model = net.module_
 
     def on_epoch_begin(self, net: Any, **_: Any) -> None:
-        """Tell the epoch, which counts from 1 over all calls of ``partial_fit``."""
+        """Tell the optimizer the epoch, which counts from 1 over all calls of ``partial_fit``."""
         net.optimizer_.epoch = len(net.history)
 
 
 class ProbeCallback(_Callback):  # type: ignore[misc]
     """Takes a probe's measure every so many steps, without a trace in the training.
 
-    ``subject`` makes the subject of the module that is trained, once a training, as in ``lambda
-    module: Subject(module, "cross_entropy", (inputs, targets))``; the readings are in
-    ``probe.readings``.
+    Args:
+        probe: The measure and its interval; the readings are in ``probe.readings``.
+        subject: Makes the subject of the module that is trained, once per training, as in ``lambda
+            module: Subject(module, "cross_entropy", (inputs, targets))``.
     """
 
     def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:
@@ -76,7 +96,7 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
         self.subject_ = self.subject(net.module_)
 
     def on_batch_end(self, net: Any, batch: Any = None, training: bool = False, **_: Any) -> None:  # noqa: ARG002
-        """Look after a step."""
+        """Take the measure if it is due."""
         if training:
             self.steps_ += 1
             self.probe.look(self.subject_, self.steps_)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from mindgap.core import InputError, Measure, MindgapError, Progress, Result, Subject, catalog, find
+from mindgap.measures.basic.gap import Gap
+from mindgap.measures.data.train_test_overlap import TrainTestOverlap
 from mindgap.report.report import Report, build
 from mindgap.training.fitted import Fitted
 
@@ -25,35 +27,50 @@ def examine(
 ) -> Report:
     """Measure a trained model and say how much it will lose on unseen data, and why.
 
-    ``measures`` and ``bounds`` are names or instances; the default is the whole catalog but what is
-    expensive to compute, which ``thorough`` adds. ``delta`` is the probability with which a bound,
-    or an interval, may fail. ``hardest`` is the number of samples to show. One measure that fails
-    does not cost the others: it is reported with the reason. Ctrl-C ends the measuring and keeps
-    what is done.
+    A measure that fails does not cost the others: it is reported with the reason. Ctrl-C ends the
+    measuring and keeps what is done.
+
+    Args:
+        subject: A model with its loss and data, or what ``fit`` returned.
+        measures: Names or instances of measures; by default all but the expensive ones.
+        bounds: Names or instances of bounds; by default all but the expensive ones.
+        thorough: Add what is expensive to compute.
+        delta: The probability with which a bound, or an interval, may fail.
+        hardest: The number of samples to show in each gallery.
+        seed: The seed of measures that draw random numbers.
+        progress: Show a progress bar.
+
+    Returns:
+        The report. Print it, show it in a notebook, or ``save`` it as .html, .json, .md or .txt.
+
+    >>> import torch
+    >>> x = torch.linspace(-1, 1, 40)[:, None]
+    >>> subject = Subject(torch.nn.Linear(1, 1), "mse", (x[::2], x[::2]), (x[1::2], x[1::2]))
+    >>> report = examine(subject, measures=["gap", "training-loss"], bounds=())
+    >>> [card.title for card in report.measures]
+    ['Gap', 'Training loss']
     """
     started = time.perf_counter()
     stopped = subject.stopped if isinstance(subject, Fitted) else ""
     target = _checked(subject.subject() if isinstance(subject, Fitted) else subject, hardest)
-    settings = {"delta": delta, "level": 1 - delta, "seed": seed}
+    settings = {"delta": delta, "level": 1 - delta, "seed": seed, "shown": hardest}
     specs = [
         *_chosen("measure", measures, thorough, settings),
         *_chosen("bound", bounds, thorough, settings),
     ]
     results = list(_measured(specs, target, progress))
-    shown = {
-        "delta": delta,
-        "seed": seed,
-        "thorough": thorough,
-        "seconds": time.perf_counter() - started,
-    }
-    return build(
+    found = {result.name: result for result in reversed(results)}
+    told = {"delta": delta, "seed": seed, "thorough": thorough}
+    report = build(
         target,
         list(zip(specs, results, strict=True)),
-        hardest=hardest,
-        level=1 - delta,
+        # The verdict rests on these two, so they are measured even if nobody asked for them.
+        gap=found.get(Gap.name) or Gap(level=1 - delta)(target),
+        overlap=found.get(TrainTestOverlap.name) or TrainTestOverlap(shown=0)(target),
         stopped=stopped,
-        settings=shown,
+        settings=told,
     )
+    return report.with_settings(seconds=time.perf_counter() - started)
 
 
 def _checked(subject: Any, hardest: int) -> Subject:
@@ -66,9 +83,8 @@ def _checked(subject: Any, hardest: int) -> Subject:
         raise InputError(
             f"hardest must be at least 0, got {hardest}. Pass the number of samples to show."
         )
-    subject.losses(
-        "train"
-    )  # what is wrong with the data is wrong for every measure: say so at once
+    # What is wrong with the data is wrong for every measure, so it is said at once.
+    subject.losses("train")
     if subject.test is not None:
         subject.losses("test")
     return subject
@@ -89,7 +105,7 @@ def _chosen(
 
 
 def _instance(cls: Any, settings: dict[str, Any]) -> Measure:
-    """A spec with its defaults, but for those of the settings that it has a field for."""
+    """Return a spec with its defaults, except for the settings that it has a field for."""
     names = {field.name for field in dataclasses.fields(cls)}
     made: Measure = cls(**{name: value for name, value in settings.items() if name in names})
     return made

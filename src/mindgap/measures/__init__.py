@@ -1,4 +1,4 @@
-"""Measures: quantities that say something about generalization, in topics; one file is one measure."""
+"""Measures: quantities that say something about generalization; one file is one measure."""
 
 from mindgap._lazy import lazy
 from mindgap.core.registry import own_specs

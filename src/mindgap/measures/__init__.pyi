@@ -1,10 +1,14 @@
 # Written by `make generate`; do not edit.
 from mindgap.measures.basic.gap import Gap as Gap
+from mindgap.measures.basic.hardest_samples import HardestSamples as HardestSamples
 from mindgap.measures.basic.parameter_count import ParameterCount as ParameterCount
 from mindgap.measures.basic.training_loss import TrainingLoss as TrainingLoss
+from mindgap.measures.basic.worst_class_error import WorstClassError as WorstClassError
 from mindgap.measures.curvature.pacgen import Pacgen as Pacgen
 from mindgap.measures.curvature.pacgen_null import PacgenNull as PacgenNull
+from mindgap.measures.data.local_label_variance import LocalLabelVariance as LocalLabelVariance
 from mindgap.measures.data.slope_in_cells import SlopeInCells as SlopeInCells
+from mindgap.measures.data.train_test_overlap import TrainTestOverlap as TrainTestOverlap
 from mindgap.measures.margins.margin import Margin as Margin
 from mindgap.measures.norms.distance_from_initialization import DistanceFromInitialization as DistanceFromInitialization
 from mindgap.measures.norms.parameter_norm import ParameterNorm as ParameterNorm

@@ -57,7 +57,7 @@ def build(name: str, **options: Any) -> nn.Module:
     ]
     if missing:
         raise InputError(
-            f"{name} needs the options {', '.join(known)}, got no {missing[0]}. Pass "
-            f"{missing[0]}=…."
+            f"{name} must be given {' and '.join(missing)}, got "
+            f"{', '.join(options) or 'no option'}. Pass {missing[0]}=…."
         )
     return _NETS[name](**options)

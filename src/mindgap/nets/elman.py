@@ -10,22 +10,22 @@ READOUTS = ("last", "mean", "all")
 
 
 class Elman(nn.Module):
-    r"""Recurrent network of Elman (1990) with a linear readout, for classification or regression.
+    r"""Recurrent network of Elman (1990) with a linear readout.
 
     .. math:: h_t = \phi(W_x x_t + b_x + W_h h_{t-1} + b_h), \qquad h_0 = 0, \qquad y = W_y h + b_y
 
-    Written as a loop over linear layers and not as ``nn.RNN``, so that per-sample gradients and
-    second derivatives work. Input is a batch of sequences (n, steps, features); a image (n, 1,
-    height, features) is read row by row. With ``vocabulary``, input is token numbers (n, steps)
-    which are embedded in ``features`` dimensions.
+    It is a loop over linear layers and not ``nn.RNN``, so that per-sample gradients and second
+    derivatives work. The input is a batch of sequences (n, steps, features). An image (n, 1,
+    height, features) is read row by row. With ``vocabulary``, the input is token numbers (n,
+    steps), which are embedded in ``features`` dimensions.
 
     Args:
-        features: size of one step of the input, or of the embedding.
-        hidden: size of the state.
-        outputs: size of the output.
-        vocabulary: number of tokens, or None for input that is already numbers.
-        activation: a name from ``mindgap.nets.ACTIVATIONS``.
-        readout: which state is read: the ``"last"``, the ``"mean"``, or ``"all"``, one output per
+        features: Size of one step of the input, or of the embedding.
+        hidden: Size of the state.
+        outputs: Size of the output.
+        vocabulary: Number of tokens, or None for input that is already numbers.
+        activation: A name from ``mindgap.nets.ACTIVATIONS``.
+        readout: Which state is read: the ``"last"``, the ``"mean"``, or ``"all"``, one output per
             step.
 
     >>> Elman(features=8, hidden=16, outputs=10)(torch.zeros(5, 1, 8, 8)).shape
@@ -43,7 +43,8 @@ class Elman(nn.Module):
     ) -> None:
         super().__init__()
         self.features = integer("features", features)
-        integer("hidden", hidden), integer("outputs", outputs)
+        integer("hidden", hidden)
+        integer("outputs", outputs)
         self.readout = choice("readout", readout, READOUTS)
         self.embedding = (
             None
@@ -56,12 +57,12 @@ class Elman(nn.Module):
         self.head = nn.Linear(hidden, outputs)
 
     def forward(self, sequences: Tensor) -> Tensor:
-        """Outputs of shape (n, outputs), or (n, steps, outputs) with readout ``"all"``."""
+        """Compute outputs of shape (n, outputs), or (n, steps, outputs) with readout ``"all"``."""
         outputs: Tensor = self.head(self._read(self.states(sequences)))
         return outputs
 
     def states(self, sequences: Tensor) -> Tensor:
-        """All states, of shape (n, steps, hidden)."""
+        """Compute all states, of shape (n, steps, hidden)."""
         driven = self.input(self._steps(sequences))
         state = torch.zeros_like(driven[:, 0])
         states = []

@@ -11,18 +11,18 @@ POOLS = {"max": nn.MaxPool2d, "average": nn.AvgPool2d}
 class LeNet5(Stack):
     """LeNet-5 of LeCun, Bottou, Bengio and Haffner (1998), in the form that is used today.
 
-    Two 5×5 convolutions (6 and 16 channels) with 2×2 pooling and three linear layers (120, 84,
-    classes): 61,706 parameters for ten classes of gray images. The original's sparse connections
-    between feature maps, trainable pooling and radial output units are left out, as everywhere
-    since. Images smaller than 32×32 are padded with zeros by the first convolution.
-    ``activation="tanh", pool="average"`` is nearest to 1998.
+    It has two 5×5 convolutions (6 and 16 channels) with 2×2 pooling and three linear layers (120,
+    84, classes): 61,706 parameters for ten classes of gray images. Like other implementations, it
+    omits the original's sparse connections between feature maps, trainable pooling and radial
+    output units. The first convolution pads images smaller than 32×32 with zeros.
+    ``activation="tanh", pool="average"`` is nearest to the original.
 
     Args:
-        classes: number of outputs.
+        classes: Number of outputs.
         channels: 1 for gray, 3 for color.
-        activation: a name from ``mindgap.nets.ACTIVATIONS``.
+        activation: A name from ``mindgap.nets.ACTIVATIONS``.
         pool: ``"max"`` or ``"average"``.
-        image_size: height and width of the images, an even number up to 32.
+        image_size: Height and width of the images, an even number up to 32.
 
     >>> sum(p.numel() for p in LeNet5(classes=10).parameters())
     61706
@@ -57,7 +57,7 @@ class LeNet5(Stack):
 
 
 def _padding(image_size: int) -> int:
-    """Zeros on each side that make the image 32×32."""
+    """Compute the padding on each side that makes the image 32×32."""
     integer("image_size", image_size, 2, 32)
     if image_size % 2:
         raise InputError(

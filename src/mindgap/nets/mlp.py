@@ -1,9 +1,4 @@
-"""Multilayer perceptron of any widths.
-
-A sequence of layers whose constructor takes sizes, not layers.
-
-Activation functions by name.
-"""
+"""Multilayer perceptrons, and activation functions by name."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -12,20 +7,6 @@ from typing import Any
 from torch import nn
 
 from mindgap.core import InputError, choice, integer, rate
-
-
-class Stack(nn.Sequential):
-    """``nn.Sequential`` for subclasses: a slice of one is a plain ``nn.Sequential``.
-
-    ``nn.Sequential`` would call the subclass's constructor with layers, which ours do not take.
-    """
-
-    def __getitem__(self, idx: slice | int) -> Any:
-        """Return a layer, or a plain sequence of layers that shares its parameters with this one."""
-        if isinstance(idx, slice):
-            return nn.Sequential(*list(self)[idx])
-        return super().__getitem__(idx)
-
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
@@ -38,18 +19,20 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "leaky_relu": nn.LeakyReLU,
     "identity": nn.Identity,
 }
-
-
-def activation_layer(name: str) -> nn.Module:
-    """Make the activation called ``name``.
-
-    >>> activation_layer("tanh")
-    Tanh()
-    """
-    return ACTIVATIONS[choice("activation", name, ACTIVATIONS)]()
-
-
 NORMS = ("none", "batch", "layer")
+
+
+class Stack(nn.Sequential):
+    """``nn.Sequential`` for subclasses: a slice of one is a plain ``nn.Sequential``.
+
+    ``nn.Sequential`` would call the subclass's constructor with layers, which ours do not take.
+    """
+
+    def __getitem__(self, idx: slice | int) -> Any:
+        """Return a layer, or a plain sequence of layers that shares its parameters."""
+        if isinstance(idx, slice):
+            return nn.Sequential(*list(self)[idx])
+        return super().__getitem__(idx)
 
 
 class MLP(Stack):
@@ -60,11 +43,11 @@ class MLP(Stack):
     nn.Linear)]`` is the whole linear part.
 
     Args:
-        widths: features of the input, of every hidden layer and of the output.
-        activation: a name from ``mindgap.nets.ACTIVATIONS``.
+        widths: Features of the input, of every hidden layer and of the output.
+        activation: A name from ``mindgap.nets.ACTIVATIONS``.
         norm: ``"none"``, ``"batch"`` or ``"layer"``, applied before the activation.
-        dropout: rate at which hidden units are dropped while training; 0 switches it off.
-        bias: whether the linear layers have a bias.
+        dropout: Rate at which hidden units are dropped while training; 0 switches it off.
+        bias: Whether the linear layers have a bias.
 
     >>> MLP(widths=(2, 4, 1), activation="tanh")
     MLP(
@@ -110,3 +93,12 @@ def _layers(
         if dropout:
             yield nn.Dropout(dropout)
     yield nn.Linear(widths[-2], widths[-1], bias=bias)
+
+
+def activation_layer(name: str) -> nn.Module:
+    """Make the activation called ``name``.
+
+    >>> activation_layer("tanh")
+    Tanh()
+    """
+    return ACTIVATIONS[choice("activation", name, ACTIVATIONS)]()

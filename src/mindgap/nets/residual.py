@@ -1,4 +1,4 @@
-"""What the two residual networks share: normalization by name, initialization, head."""
+"""What the residual networks share: convolutions, normalization by name, initialization."""
 
 from torch import Tensor, nn
 
@@ -8,7 +8,7 @@ NORMS = ("batch", "group", "none")
 
 
 def norm_layer(name: str, channels: int) -> nn.Module:
-    """Normalize feature maps; ``"group"`` (up to 8 groups) keeps samples independent of one another.
+    """Create a normalization of feature maps; ``"group"`` keeps samples independent.
 
     >>> norm_layer("group", 20).num_groups
     5
@@ -22,7 +22,7 @@ def norm_layer(name: str, channels: int) -> nn.Module:
 
 
 def conv3x3(before: int, after: int, stride: int = 1) -> nn.Conv2d:
-    """3×3 convolution that keeps the image's size (at stride 1) and has no bias, as a norm follows it."""
+    """Create a 3×3 convolution without bias, because a norm follows; stride 1 keeps the size."""
     return nn.Conv2d(before, after, kernel_size=3, stride=stride, padding=1, bias=False)
 
 

@@ -12,18 +12,18 @@ SHORTCUTS = ("A", "B")
 class ResNet(nn.Module):
     """Residual network for CIFAR of He, Zhang, Ren and Sun (2016), section 4.2.
 
-    One 3×3 convolution, three stages of ``(depth - 2) / 6`` blocks with 16, 32 and 64 channels,
-    global average pooling and one linear layer. Shortcut ``"A"`` (the paper's choice for CIFAR)
-    pads the missing channels with zeros and has no parameters; ``"B"`` projects by a 1×1
-    convolution. With ten classes and shortcut A, depth 20 has 269,722 parameters, 32 has 464,154,
-    44 has 658,586, 56 has 853,018 and 110 has 1,727,962, the paper's 0.27, 0.46, 0.66, 0.85 and 1.7
-    million. Convolutions have no bias, as a norm follows them.
+    It has one 3×3 convolution, three stages of ``(depth - 2) / 6`` blocks with 16, 32 and 64
+    channels, global average pooling and one linear layer. Shortcut ``"A"`` (the paper's choice for
+    CIFAR) pads the missing channels with zeros and has no parameters; ``"B"`` projects by a 1×1
+    convolution. With ten classes and shortcut A, depths 20, 32, 44, 56 and 110 have 269,722,
+    464,154, 658,586, 853,018 and 1,727,962 parameters: the paper's 0.27, 0.46, 0.66, 0.85 and 1.7
+    million. Convolutions have no bias, because a norm follows them.
 
     Args:
         depth: 6n + 2 weighted layers, e.g. 20, 32, 44, 56 or 110.
-        classes: number of outputs.
+        classes: Number of outputs.
         channels: 1 for gray, 3 for color.
-        width: channels of the first stage, 16 in the paper.
+        width: Channels of the first stage, 16 in the paper.
         shortcut: ``"A"`` or ``"B"``.
         norm: ``"batch"``, ``"group"`` (samples stay independent) or ``"none"``.
 
@@ -42,8 +42,11 @@ class ResNet(nn.Module):
     ) -> None:
         super().__init__()
         blocks = _blocks_per_stage(depth)
-        integer("classes", classes), integer("channels", channels), integer("width", width)
-        choice("shortcut", shortcut, SHORTCUTS), choice("norm", norm, NORMS)
+        integer("classes", classes)
+        integer("channels", channels)
+        integer("width", width)
+        choice("shortcut", shortcut, SHORTCUTS)
+        choice("norm", norm, NORMS)
         self.stem = nn.Sequential(conv3x3(channels, width), norm_layer(norm, width), nn.ReLU())
         self.stages = nn.Sequential(
             _stage(width, width, 1, blocks, shortcut, norm),
@@ -54,13 +57,25 @@ class ResNet(nn.Module):
         initialize(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits of images of shape (n, channels, height, width)."""
+        """Compute the logits of images of shape (n, channels, height, width)."""
         logits: Tensor = self.head(pooled(self.stages(self.stem(images))))
         return logits
 
 
 class ResNet20(ResNet):
-    """The residual network of depth 20: 269,722 parameters with ten classes and shortcut A."""
+    """The residual network of depth 20: 269,722 parameters with ten classes and shortcut A.
+
+    Args:
+        classes: Number of outputs.
+        channels: 1 for gray, 3 for color.
+        width: Channels of the first stage, 16 in the paper.
+        shortcut: ``"A"`` or ``"B"``.
+        norm: ``"batch"``, ``"group"`` (samples stay independent) or ``"none"``.
+
+    >>> import torch
+    >>> ResNet20(classes=7)(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 7])
+    """
 
     def __init__(
         self,
@@ -73,7 +88,7 @@ class ResNet20(ResNet):
         super().__init__(20, classes, channels, width, shortcut, norm)
 
 
-class Block(nn.Module):
+class _Block(nn.Module):
     """conv - norm - ReLU - conv - norm, plus the shortcut, then ReLU."""
 
     def __init__(self, before: int, after: int, stride: int, shortcut: str, norm: str) -> None:
@@ -89,20 +104,20 @@ class Block(nn.Module):
         self.activation = nn.ReLU()
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Feature maps after the block."""
+        """Compute the feature maps after the block."""
         after: Tensor = self.activation(self.residual(maps) + self.shortcut(maps))
         return after
 
 
-class PaddedShortcut(nn.Module):
-    """Option A: take every ``stride``-th pixel and pad the new channels with zeros, half before and half after."""
+class _PaddedShortcut(nn.Module):
+    """Option A: take every ``stride``-th pixel and pad new channels with zeros on both sides."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
         self.stride, self.added = stride, after - before
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Smaller, deeper feature maps without parameters."""
+        """Compute smaller, deeper feature maps."""
         first = self.added // 2
         return functional.pad(
             maps[..., :: self.stride, :: self.stride], (0, 0, 0, 0, first, self.added - first)
@@ -113,16 +128,16 @@ def _shortcut(before: int, after: int, stride: int, shortcut: str, norm: str) ->
     if before == after and stride == 1:
         return nn.Identity()
     if shortcut == "A":
-        return PaddedShortcut(before, after, stride)
+        return _PaddedShortcut(before, after, stride)
     return nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), norm_layer(norm, after))
 
 
 def _stage(
     before: int, after: int, stride: int, blocks: int, shortcut: str, norm: str
 ) -> nn.Sequential:
-    first = Block(before, after, stride, shortcut, norm)
+    first = _Block(before, after, stride, shortcut, norm)
     return nn.Sequential(
-        first, *(Block(after, after, 1, shortcut, norm) for _ in range(blocks - 1))
+        first, *(_Block(after, after, 1, shortcut, norm) for _ in range(blocks - 1))
     )
 
 

@@ -1,4 +1,4 @@
-"""Small transformer over tokens."""
+"""A small transformer over tokens."""
 
 import torch
 from torch import Tensor, nn
@@ -10,28 +10,28 @@ READOUTS = ("last", "mean", "all")
 
 
 class Transformer(nn.Module):
-    r"""Transformer of Vaswani et al. (2017), pre-norm, with learned positions: encoder, or with ``causal`` decoder.
+    r"""Transformer of Vaswani et al. (2017) with pre-norm and learned positions.
 
     .. math:: x \leftarrow x + \mathrm{attention}(\mathrm{norm}\,x), \; x \leftarrow x + \mathrm{mlp}(\mathrm{norm}\,x)
 
-    The softmax is written out and not fused, so that per-sample gradients and second derivatives
-    work. The decoder of two layers, width 128 and four heads is the network of Power et al. (2022)
-    for modular arithmetic.
+    The attention is written out and not fused, so that per-sample gradients and second derivatives
+    work. The default, a decoder of two layers, width 128 and four heads, is the network of Power et
+    al. (2022) for modular arithmetic.
 
     Args:
-        vocabulary: number of tokens.
-        outputs: size of the output.
-        length: the longest sequence.
-        width: size of a token's vector; must be divisible by ``heads``.
-        heads: attention heads per layer.
-        layers: number of layers.
-        hidden: size of the perceptrons' hidden layer, None for four times ``width``.
-        dropout: rate after attention and perceptron; 0 switches it off.
-        activation: a name from ``mindgap.nets.ACTIVATIONS``.
-        causal: whether a token sees only itself and the tokens before it.
-        readout: read at the ``"last"`` token, at the ``"mean"`` over tokens, or at ``"all"``, one
+        vocabulary: Number of tokens.
+        outputs: Size of the output.
+        length: The longest sequence.
+        width: Size of a token's vector; must be divisible by ``heads``.
+        heads: Attention heads per layer.
+        layers: Number of layers.
+        hidden: Size of the perceptrons' hidden layer, None for four times ``width``.
+        dropout: Rate after attention and perceptron; 0 switches it off.
+        activation: A name from ``mindgap.nets.ACTIVATIONS``.
+        causal: Whether a token sees only itself and the tokens before it.
+        readout: Read at the ``"last"`` token, at the ``"mean"`` over tokens, or at ``"all"``, one
             output per token.
-        padding: number of the token that fills up short sequences and is ignored, or None; it must
+        padding: Number of the token that fills up short sequences and is ignored, or None; it must
             come last.
 
     >>> Transformer(vocabulary=99, outputs=97, length=4)(torch.tensor([[3, 97, 5, 98]])).shape
@@ -63,14 +63,14 @@ class Transformer(nn.Module):
         self.tokens = nn.Embedding(integer("vocabulary", vocabulary), width)
         self.positions = nn.Embedding(length, width)
         self.layers = nn.ModuleList(
-            Layer(width, heads, wide, dropout, activation, causal)
+            _Layer(width, heads, wide, dropout, activation, causal)
             for _ in range(integer("layers", layers))
         )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, integer("outputs", outputs))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Outputs of shape (n, outputs), or (n, steps, outputs) with readout ``"all"``."""
+        """Compute outputs of shape (n, outputs), or (n, steps, outputs) with readout ``"all"``."""
         self._check_length(tokens)
         real = (
             torch.ones_like(tokens, dtype=torch.bool)
@@ -98,12 +98,11 @@ class Transformer(nn.Module):
         if tokens.ndim != 2 or tokens.shape[1] > self.length:
             raise InputError(
                 f"tokens must have shape (n, steps) with at most {self.length} steps, got "
-                f"{tuple(tokens.shape)}. "
-                "Cut the sequences or raise length."
+                f"{tuple(tokens.shape)}. Cut the sequences or raise length."
             )
 
 
-class Layer(nn.Module):
+class _Layer(nn.Module):
     """Attention and a perceptron, each added to its input."""
 
     def __init__(
@@ -112,20 +111,20 @@ class Layer(nn.Module):
         super().__init__()
         rate("dropout", dropout)
         self.attention_norm, self.mlp_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, heads, causal)
+        self.attention = _Attention(width, heads, causal)
         self.mlp = nn.Sequential(
             nn.Linear(width, hidden), activation_layer(activation), nn.Linear(hidden, width)
         )
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
 
     def forward(self, vectors: Tensor, real: Tensor) -> Tensor:
-        """Vectors of the same shape (n, steps, width); ``real`` is False at padding."""
+        """Compute vectors of the same shape (n, steps, width); ``real`` is False at padding."""
         vectors = vectors + self.dropout(self.attention(self.attention_norm(vectors), real))
         after: Tensor = vectors + self.dropout(self.mlp(self.mlp_norm(vectors)))
         return after
 
 
-class Attention(nn.Module):
+class _Attention(nn.Module):
     r"""Multi-head attention :math:`\mathrm{softmax}(QK^\top/\sqrt{d})\,V`."""
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
@@ -139,7 +138,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, vectors: Tensor, real: Tensor) -> Tensor:
-        """Vectors of the same shape (n, steps, width); ``real`` is False at tokens nobody may look at."""
+        """Compute vectors of the same shape (n, steps, width); tokens not ``real`` are ignored."""
         query, key, value = (
             self._split(part) for part in self.query_key_value(vectors).chunk(3, dim=-1)
         )

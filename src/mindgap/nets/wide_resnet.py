@@ -7,19 +7,20 @@ from mindgap.nets.residual import NORMS, conv3x3, initialize, norm_layer, pooled
 
 
 class WideResNet(nn.Module):
-    """Wide residual network WRN-depth-factor of Zagoruyko and Komodakis (2016), for small images.
+    """Wide residual network WRN-depth-factor of Zagoruyko and Komodakis (2016).
 
-    Pre-activation blocks (norm - ReLU - conv - norm - ReLU - dropout - conv) in three stages of
-    ``(depth - 4) / 6`` with 16k, 32k and 64k channels, k being ``factor``; a 1×1 convolution on the
-    shortcut where the shape changes. With ten classes WRN-28-10 has 36,479,194 parameters, WRN-40-4
-    has 8,949,210 and WRN-16-4 has 2,748,890: the paper's 36.5, 8.9 and 2.7 million.
+    It has three stages of ``(depth - 4) / 6`` pre-activation blocks (norm - ReLU - conv - norm -
+    ReLU - dropout - conv) with 16k, 32k and 64k channels, where k is ``factor``. Where the shape
+    changes, the shortcut is a 1×1 convolution. With ten classes WRN-28-10 has 36,479,194
+    parameters, WRN-40-4 has 8,949,210 and WRN-16-4 has 2,748,890: the paper's 36.5, 8.9 and 2.7
+    million.
 
     Args:
         depth: 6n + 4 convolutions, e.g. 10, 16, 22, 28 or 40.
-        factor: how many times wider than the plain residual network.
-        classes: number of outputs.
+        factor: How many times wider than the plain residual network.
+        classes: Number of outputs.
         channels: 1 for gray, 3 for color.
-        dropout: rate between the two convolutions of a block; 0 switches it off.
+        dropout: Rate between the two convolutions of a block; 0 switches it off.
         norm: ``"batch"``, ``"group"`` (samples stay independent) or ``"none"``.
 
     >>> sum(p.numel() for p in WideResNet(depth=16, factor=1).parameters())
@@ -37,8 +38,11 @@ class WideResNet(nn.Module):
     ) -> None:
         super().__init__()
         blocks = _blocks_per_stage(depth)
-        integer("factor", factor), integer("classes", classes), integer("channels", channels)
-        rate("dropout", dropout), choice("norm", norm, NORMS)
+        integer("factor", factor)
+        integer("classes", classes)
+        integer("channels", channels)
+        rate("dropout", dropout)
+        choice("norm", norm, NORMS)
         narrow, middle, wide = 16 * factor, 32 * factor, 64 * factor
         self.stem = conv3x3(channels, 16)
         self.stages = nn.Sequential(
@@ -51,13 +55,13 @@ class WideResNet(nn.Module):
         initialize(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits of images of shape (n, channels, height, width)."""
+        """Compute the logits of images of shape (n, channels, height, width)."""
         logits: Tensor = self.head(pooled(self.last(self.stages(self.stem(images)))))
         return logits
 
 
-class WideBlock(nn.Module):
-    """Pre-activation block; where the shape changes, the shortcut also starts after the first activation."""
+class _WideBlock(nn.Module):
+    """A pre-activation block; a shortcut that changes the shape follows the first activation."""
 
     def __init__(self, before: int, after: int, stride: int, dropout: float, norm: str) -> None:
         super().__init__()
@@ -72,7 +76,7 @@ class WideBlock(nn.Module):
         self.shortcut = None if before == after else nn.Conv2d(before, after, 1, stride, bias=False)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Feature maps after the block."""
+        """Compute the feature maps after the block."""
         active = self.first(maps)
         kept = maps if self.shortcut is None else self.shortcut(active)
         after: Tensor = self.residual(active) + kept
@@ -82,9 +86,9 @@ class WideBlock(nn.Module):
 def _stage(
     before: int, after: int, stride: int, blocks: int, dropout: float, norm: str
 ) -> nn.Sequential:
-    first = WideBlock(before, after, stride, dropout, norm)
+    first = _WideBlock(before, after, stride, dropout, norm)
     return nn.Sequential(
-        first, *(WideBlock(after, after, 1, dropout, norm) for _ in range(blocks - 1))
+        first, *(_WideBlock(after, after, 1, dropout, norm) for _ in range(blocks - 1))
     )
 
 

@@ -1,1 +1,1 @@
-"""Functions of tensors, modules and callables, one folder per topic; they know nothing of specs."""
+"""Functions of tensors, modules and callables, one folder per topic, independent of specs."""

@@ -1,4 +1,4 @@
-"""Images as PNG data addresses, so that a page or a JSON file can carry them without another package."""
+"""Images as PNG data URLs, which a page or a JSON file can embed, without another package."""
 
 import base64
 import struct
@@ -7,12 +7,16 @@ import zlib
 import torch
 from torch import Tensor
 
-LARGEST_SIDE = 160  # pixels; a larger image is thinned, for two dozen of them travel inside a page
+LARGEST_SIDE = 160  # pixels; larger images are thinned, because a page embeds two dozen of them
 CHANNELS = (1, 3)  # gray, or red, green and blue
 
 
 def as_images(inputs: Tensor) -> list[str]:
-    """PNG data addresses of inputs of shape (n, 1 or 3, h, w); an empty list for any other shape."""
+    """Convert inputs of shape (n, 1 or 3, h, w) to PNG data URLs; other shapes give none.
+
+    >>> [image[:22] for image in as_images(torch.zeros(1, 3, 8, 8))], as_images(torch.zeros(2, 5))
+    (['data:image/png;base64,'], [])
+    """
     if inputs.ndim != 4 or inputs.shape[1] not in CHANNELS or min(inputs.shape[2:]) < 2:
         return []
     thin = max(-(-max(inputs.shape[2:]) // LARGEST_SIDE), 1)
@@ -21,7 +25,7 @@ def as_images(inputs: Tensor) -> list[str]:
 
 
 def channels_first(inputs: Tensor) -> Tensor:
-    """Inputs of shape (n, h, w) or (n, h, w, c) as (n, c, h, w); all other shapes as they are.
+    """Reshape inputs (n, h, w) or (n, h, w, c) to (n, c, h, w); other shapes stay as they are.
 
     >>> channels_first(torch.zeros(5, 8, 9)).shape, channels_first(torch.zeros(5, 8, 9, 3)).shape
     (torch.Size([5, 1, 8, 9]), torch.Size([5, 3, 8, 9]))
@@ -33,7 +37,7 @@ def channels_first(inputs: Tensor) -> Tensor:
 
 
 def _bytes(inputs: Tensor) -> Tensor:
-    """Pixels from 0 to 255: as they are if they look like it, else stretched over the range of the batch."""
+    """Convert to 0…255: keep values in [0, 1] or [0, 255] to scale, stretch any other range."""
     if inputs.dtype == torch.uint8:
         return inputs
     values = inputs.double()
@@ -46,16 +50,15 @@ def _bytes(inputs: Tensor) -> Tensor:
 
 
 def png(pixels: Tensor) -> bytes:
-    """A PNG file of uint8 pixels of shape (1, h, w), gray, or (3, h, w), color.
+    """Encode uint8 pixels of shape (1, h, w), gray, or (3, h, w), color, as a PNG file.
 
     >>> png(torch.zeros(1, 2, 2, dtype=torch.uint8))[1:4]
     b'PNG'
     """
     channels, height, width = pixels.shape
     rows = pixels.permute(1, 2, 0).reshape(height, width * channels)
-    filtered = torch.cat(
-        [torch.zeros(height, 1, dtype=torch.uint8), rows], 1
-    )  # filter 0 in front of every row
+    no_filter = torch.zeros(height, 1, dtype=torch.uint8)  # PNG wants a filter type before each row
+    filtered = torch.cat([no_filter, rows], 1)
     head = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
     body = zlib.compress(filtered.numpy().tobytes(), 9)
     return (

@@ -1,4 +1,4 @@
-"""Draw until enough points lie inside: exact draws from what a set leaves of a distribution."""
+"""Rejection sampling: exact draws from a distribution truncated to a set."""
 
 import math
 from collections.abc import Callable
@@ -10,12 +10,18 @@ from torch import Tensor
 from mindgap.core import InputError
 
 Contains = Callable[[Tensor], Any]
-LIMIT = 2_000_000
-BATCH = 2**18
+LIMIT = 2_000_000  # proposals
+BATCH = 2**18  # most proposals at once
 
 
 class Accepted(NamedTuple):
-    """The points inside, in the order they were drawn, and how many of the draws lay inside."""
+    """Accepted points.
+
+    Attributes:
+        points: The points, in the order in which they were drawn.
+        hits: Number of proposals inside the set.
+        proposed: Number of proposals.
+    """
 
     points: Tensor
     hits: int
@@ -23,7 +29,7 @@ class Accepted(NamedTuple):
 
     @property
     def acceptance(self) -> float:
-        """The share of the draws that lay inside."""
+        """The share of the proposals inside the set."""
         return self.hits / self.proposed
 
 
@@ -35,10 +41,16 @@ def accept(
     limit: int = LIMIT,
     advice: str = "",
 ) -> Accepted:
-    """Ask ``propose`` for batches of points until ``count`` of them lie inside.
+    """Draw batches of proposals until ``count`` of them are inside a set.
 
-    The first batch has ``count`` points; later ones are as large as the acceptance so far asks for.
-    After ``limit`` draws, or ten times ``count`` if that is more, it is given up.
+    The first batch has ``count`` points. Later ones are sized by the acceptance rate so far.
+
+    Args:
+        propose: Returns so many proposals, one row each.
+        contains: Maps points to truth values.
+        count: Number of points to accept.
+        limit: Proposals after which an error is raised, at least ten times ``count``.
+        advice: What the error tells the user to do.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> found = accept(
@@ -52,35 +64,42 @@ def accept(
     while hits < count:
         if proposed >= limit:
             raise InputError(
-                f"The domain must hold a fair share of what is drawn, got {hits} of {proposed} "
-                "points inside "
-                f"(acceptance {hits / proposed:.2g}) where {count} were wanted. "
+                f"The domain must contain a fair share of the proposals, got {hits} of {proposed} "
+                f"points inside (acceptance {hits / proposed:.2g}) where {count} were wanted. "
                 f"{advice or 'Tighten its bounds.'}"
             )
         points = propose(min(size, limit - proposed))
         inside = points[mask(contains, points)]
         kept.append(inside)
         hits, proposed = hits + len(inside), proposed + len(points)
-        size = next_size(count - hits, hits / proposed, proposed)
+        size = _next_size(count - hits, hits / proposed, proposed)
     return Accepted(torch.cat(kept)[:count], hits, proposed)
 
 
 def mask(contains: Contains, points: Tensor) -> Tensor:
-    """The answer of a ``contains`` function, which must be one truth value a point."""
+    """Evaluate a ``contains`` function, which must return one truth value per point.
+
+    Args:
+        contains: The function.
+        points: One row per point.
+
+    >>> mask(lambda points: points[:, 0] > 0, torch.tensor([[1.0], [-1.0]]))
+    tensor([ True, False])
+    """
     inside = torch.as_tensor(contains(points))
     if inside.dtype != torch.bool or inside.shape != (len(points),):
         raise InputError(
-            f"contains(points) must return {len(points)} truth values, one a point, got "
-            f"{inside.dtype} of shape "
-            f"{tuple(inside.shape)}. Compare along the rows, as in (points ** 2).sum(1) < 1."
+            f"contains(points) must return {len(points)} truth values, one per point, got "
+            f"{inside.dtype} of shape {tuple(inside.shape)}. Compare along the rows, as in (points "
+            "** 2).sum(1) < 1."
         )
     return inside
 
 
-def next_size(missing: int, acceptance: float, proposed: int) -> int:
-    """How many to draw next: a tenth more than the acceptance asks for, or twice as many as before if none hit.
+def _next_size(missing: int, acceptance: float, proposed: int) -> int:
+    """Size the next batch: a tenth more than needed, or double if none was accepted.
 
-    >>> next_size(100, 0.5, 1000), next_size(100, 0.0, 1000)
+    >>> _next_size(100, 0.5, 1000), _next_size(100, 0.0, 1000)
     (221, 2000)
     """
     wanted = 2 * proposed if acceptance == 0 else math.ceil(1.1 * missing / acceptance)

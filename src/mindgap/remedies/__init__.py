@@ -1,4 +1,4 @@
-"""Remedies: changes of training; one file is one remedy."""
+"""Remedies: changes of training, one per file."""
 
 from mindgap._lazy import lazy
 from mindgap.core.registry import own_specs

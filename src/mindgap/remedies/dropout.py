@@ -14,25 +14,27 @@ class Dropout(Remedy):
 
     Formula: $h \leftarrow \frac{h \odot b}{1-p}, \qquad b_j \sim \mathrm{Bernoulli}(1-p)$
 
-    Reading: A high rate trains an average of thinned networks: less memorizing, slower fitting.
-    Acts on what enters each linear layer but the first of the network; the model handed over has
-    the same layers as the plain one.
+    Reading: A high rate trains an average of thinned networks, which memorize less and fit more
+    slowly. Dropout acts on the input of each linear layer, except a first layer of the network. The
+    trained model has the same layers as the plain one.
 
     Assumes: The model has a linear layer behind another layer with weights.
 
-    >>> Dropout(rate=0.3).rate
-    0.3
+    >>> chain = Dropout(rate=0.3).attach(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2)))
+    >>> [len(layer._forward_pre_hooks) for layer in chain]
+    [0, 1]
     """
 
     method = ("E5",)
     cites = ("srivastava2014dropout",)
     strength = "rate"
-    treats = "units that rely on each other to memorize"
+    treats = frozenset({"over-fitting", "memorized noise"})
+    cost = 1.2
 
     rate: float = option(0.3, help="probability with which a unit is set to zero", low=0, below=1)
 
     def prepare(self, recipe: Recipe, data: Split) -> Recipe:  # noqa: ARG002
-        """Make the factory attach the masks."""
+        """Make the model factory attach the masks."""
         factory = recipe.model
         return recipe.replace(model=lambda: self.attach(factory()))
 
@@ -47,15 +49,14 @@ class Dropout(Remedy):
         if not linear:
             raise InputError(
                 "Dropout must have a linear layer behind another layer, got none in "
-                f"{type(model).__name__}. "
-                "Put nn.Dropout into the model by hand."
+                f"{type(model).__name__}. Put nn.Dropout into the model by hand."
             )
         for module in linear:
             module.register_forward_pre_hook(_Mask(self.rate))
         return model
 
     def finish(self, state: TrainingState) -> nn.Module:
-        """Take the masks off."""
+        """Remove the masks."""
         for module in state.model.modules():
             for key, hook in list(module._forward_pre_hooks.items()):
                 if isinstance(hook, _Mask):
@@ -65,7 +66,14 @@ class Dropout(Remedy):
 
 @dataclasses.dataclass(frozen=True)
 class _Mask:
+    """Dropout in front of a module, as a hook: the model keeps its layers and their names."""
+
     rate: float
+
+    @property
+    def layer(self) -> nn.Module:
+        """The layer that does the same, for engines that take a model apart."""
+        return nn.Dropout(self.rate)
 
     def __call__(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (F.dropout(inputs[0], self.rate, module.training), *inputs[1:])

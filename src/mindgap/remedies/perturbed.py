@@ -11,9 +11,9 @@ from mindgap.core import Remedy, TrainingState, option
 from mindgap.ops.perturbed.noise import POOL
 from mindgap.ops.perturbed.step import Perturbation, PerturbedStep
 
-# The buffers of running trainings. All that counts is in the state's memory; a core that does not
-# hold the very
-# tensors of that memory (after a checkpoint was read, or an epoch taken back) is made anew from it.
+# The buffers of running trainings. The state's memory holds all that an exact resume needs. A core
+# that does not own the very tensors of that memory is outdated: a checkpoint was read, or an epoch
+# taken back. It is rebuilt from the memory.
 _RUNNING: weakref.WeakKeyDictionary[torch.optim.Optimizer, PerturbedStep] = (
     weakref.WeakKeyDictionary()
 )
@@ -28,23 +28,27 @@ class Perturbed(Remedy):
     |w_{t-1,i}|}{\ln(1+e)} + \epsilon, \quad \rho_i = \frac{|h_{t,i} - h_{t-1,i}|}{\lVert w_t -
     w_{t-1} \rVert}$
 
-    Reading: h is the running mean of squared gradients, which stands for the curvature, and e the
-    epoch. A large γ perturbs more, up to a weight's own size and beyond; a large η perturbs curved
-    directions less. Weights whose gradient is not small (β₂) stay, so β₂ = 0 turns it off. The
-    training loss rises, as under dropout, and the curve ``running_loss`` shows the loss at
-    perturbed weights. One forward and backward pass a step. The paper gives no η; its experiments
-    use η = 0.01 and γ = 10 with Adam, η = 100 and γ = 1 with SGD.
+    Reading: h is the running mean of squared gradients, an estimate of the curvature, and e the
+    epoch. A large γ perturbs more, up to a weight's own size and beyond. A large η perturbs curved
+    directions less. Weights whose gradient is not below β₂ are not moved, so β₂ = 0 turns it off.
+    The training loss rises, as under dropout, and the curve ``running_loss`` shows the loss at
+    perturbed weights. Each step takes one forward and backward pass. The paper gives no η; its
+    experiments use η = 0.01 and γ = 10 with Adam, η = 100 and γ = 1 with SGD.
 
     Assumes: Squared gradients tell curvature, as for a likelihood near its optimum.
 
-    >>> Perturbed(gamma=10).on, Perturbed(beta2=0.0).on
-    (True, False)
+    >>> from mindgap import Recipe, fit, nets
+    >>> inputs = torch.linspace(-1, 1, 8)[:, None]
+    >>> recipe = Recipe(model=lambda: nets.MLP((1, 4, 1)), train=(inputs, inputs**2), loss="mse")
+    >>> fit(recipe, [Perturbed(gamma=10)]).epochs
+    20
     """
 
     method = ("P7",)
     cites = ("wang2018identifying",)
     strength = "beta2"
-    treats = "sharp minima"
+    treats = frozenset({"over-fitting", "sharp minimum"})
+    cost = 1.3
 
     eta: float = option(
         0.01, help="η of the PAC-Bayes bound: a larger one perturbs curved directions less", above=0
@@ -79,7 +83,7 @@ class Perturbed(Remedy):
 
 
 def _holds(core: PerturbedStep, memory: dict[str, Any]) -> bool:
-    """Whether the memory is this core's own."""
+    """Whether the memory holds this core's own tensors."""
     mine, its = core.state()["blocks"], memory["blocks"]
     return len(mine) == len(its) and all(
         a["curvature"] is b["curvature"] for a, b in zip(mine, its, strict=True)

@@ -1,11 +1,12 @@
 """Weight decay."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from mindgap.core import Remedy, TrainingState, option
+from mindgap.core import Remedy, Stack, TrainingState, option
 
 
 class WeightDecay(Remedy):
@@ -14,29 +15,34 @@ class WeightDecay(Remedy):
     Formula: $w \leftarrow (1 - \eta\lambda) w - \eta\, u(g)$
 
     Reading: A large decay keeps the weights small and the fit smooth, at the cost of a higher
-    training loss. Decoupled from the gradient, as in AdamW; coupled (``decoupled=False``) it adds
-    the decay to the gradient, as classical L2.
+    training loss. The decay is decoupled from the gradient, as in AdamW. With
+    ``decoupled=False`` it is added to the gradient, as classical L2 regularization.
 
     Assumes: The optimizer's parameter groups carry their learning rate as ``lr``.
 
-    >>> WeightDecay(decay=0.01).on
+    >>> from mindgap import Recipe, fit, nets
+    >>> inputs = torch.linspace(-1, 1, 8)[:, None]
+    >>> recipe = Recipe(model=lambda: nets.MLP((1, 4, 1)), train=(inputs, inputs**2), loss="mse")
+    >>> plain, decayed = fit(recipe).model, fit(recipe, [WeightDecay(decay=10.0)]).model
+    >>> vector = torch.nn.utils.parameters_to_vector
+    >>> bool(vector(decayed.parameters()).norm() < vector(plain.parameters()).norm())
     True
     """
 
     method = ("E5",)
     cites = ("loshchilov2019decoupled", "krogh1991simple")
     strength = "decay"
-    treats = "weights that grow to fit noise"
+    treats = frozenset({"over-fitting", "memorized noise"})
 
     decay: float = option(
-        1e-2, help="share of the weights removed a step, times the learning rate", low=0
+        1e-2, help="share of the weights removed per step, times the learning rate", low=0
     )
     decoupled: bool = option(
         True, help="shrink the weights themselves instead of adding to the gradient"
     )
 
     def backward(self, state: TrainingState, closure: Callable[[], Tensor]) -> Tensor:
-        """Shrink after the gradient was taken and before the step."""
+        """Shrink between the gradient and the step."""
         loss = closure()
         with torch.no_grad():
             for group in state.optimizer.param_groups:
@@ -48,3 +54,16 @@ class WeightDecay(Remedy):
                     else:
                         weight.grad.add_(weight, alpha=self.decay)
         return loss
+
+    @classmethod
+    def vectorized(cls, members: Sequence[Self], stack: Stack) -> Callable[[], None]:
+        """Shrink every member's weights, or change its gradient, by its own decay."""
+        decay, decoupled = stack.spread([own.decay for own in members]), members[0].decoupled
+
+        def shrink() -> None:
+            if decoupled:
+                stack.weights.mul_(1 - stack.rate * decay)
+            else:
+                stack.gradient.add_(stack.weights * decay)
+
+        return shrink

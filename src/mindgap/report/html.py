@@ -1,6 +1,6 @@
-"""Pages: templates filled with a report; one file that asks the network for nothing.
+"""Pages: templates filled with a report, in one file that needs nothing from the network.
 
-LaTeX to MathML, which a browser draws without a script.
+Formulas become MathML, which a browser draws without a script.
 """
 
 from __future__ import annotations
@@ -10,19 +10,23 @@ import html
 import html.parser
 import importlib.resources
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import jinja2
 from markupsafe import Markup
 
-from mindgap.core import require
+from mindgap.core import MissingExtraError, require
 from mindgap.report import text as terminal
 from mindgap.report import wording
-from mindgap.report.sections import overview
+from mindgap.report.draw import draw_all
+from mindgap.report.sections.bounds import bounds_charts
+from mindgap.report.sections.curves import training_charts
 
 if TYPE_CHECKING:
     from mindgap.report.report import Report
+    from mindgap.report.style import Drawn
 
 
 _ATTRIBUTES = re.compile(
@@ -43,7 +47,7 @@ _OPERATORS = {r"\arg": "arg"}  # words that the converter does not know
 
 @functools.lru_cache(maxsize=1024)
 def mathml(latex: str, display: str = "block") -> str:
-    """The formula as a ``<math>`` element, or its LaTeX source where the converter fails.
+    """Convert a formula to a ``<math>`` element, or keep its source if the converter fails.
 
     >>> mathml("x^2").startswith("<math") and "<msup>" in mathml("x^2")
     True
@@ -60,7 +64,7 @@ def mathml(latex: str, display: str = "block") -> str:
 
 
 def _mended(markup: str, display: str) -> str:
-    """Limits go below and above large signs, also between brackets, where the converter forgets it."""
+    """Put limits below and above large signs, also between brackets, unlike the converter."""
     root = ET.fromstring(markup)  # noqa: S314  (checked to be plain MathML)
     for element in root.iter():
         name, text = element.tag.rpartition("}")[2], (element.text or "").strip()
@@ -79,7 +83,7 @@ def _source(latex: str) -> str:
 
 
 def _harmless(markup: str) -> bool:
-    """The converter copies ``\\text{<script>}`` and ``\\href`` as they are, so only MathML may pass."""
+    """Let only MathML pass: the converter copies ``\\text{<script>}`` and ``\\href`` unchanged."""
     checker = _Checker()
     checker.feed(markup)
     checker.close()
@@ -104,42 +108,80 @@ class _Checker(html.parser.HTMLParser):
 
 
 def report_page(report: Report) -> str:
-    """The whole report as one HTML file."""
+    """Return the whole report as one HTML file."""
+    bounds = terminal.tightest_first(report.bounds)
+    drawn = [
+        (card, draw_all(card.result.charts, card.result.name))
+        for card in report.measures
+        if card.result.charts and card.result.name != report.gap.name
+    ]
+    # A chart that fills half a row shares it with one of another measure.
+    small = [(card, charts) for card, charts in drawn if [c.wide for c in charts] == [False]]
     return render(
         "report.html",
         report=report,
-        charts=overview.of_report(report),
+        gap_charts=draw_all(report.gap.charts, "gap"),
+        curves=draw_all(training_charts(report.curves, report.facts), "curve"),
+        bound_charts=draw_all(bounds_charts(report.bounds), "bound"),
+        # Samples to look at come last: they take the most room.
+        figures=sorted(
+            (pair for pair in drawn if pair not in small),
+            key=lambda pair: any(chart.samples for chart in pair[1]),
+        ),
+        small=[chart for _, charts in small for chart in charts],
         defined=[card for card in report.measures if card.defined],
         undefined=[card for card in report.cards if not card.defined],
-        bounds=terminal.tightest_first(report.bounds),
-        vague=report.variance.reason if report.variance else "",
-        tightest=next(
-            (card for card in terminal.tightest_first(report.bounds) if card.guarantees_model), None
-        ),
+        bounds=bounds,
+        tightest=next((card for card in bounds if card.guarantees_model), None),
     )
 
 
 def notebook(report: Report) -> str:
-    """The verdict and the tables without charts: small enough to live in a notebook's cell."""
+    """Return the verdict and the tables, with the whole page in a frame that opens on demand."""
+    try:
+        page = framed(report_page(report), height=800)
+    except MissingExtraError:  # the tables need no package
+        page = ""
+    template = _environment().get_template("notebook.html")
+    return template.render(report=report, css=asset("notebook.css"), page=Markup(page))  # noqa: S704
+
+
+def framed(page: str, height: int) -> str:
+    """Return a page inside a frame, so that its style and script do not touch the notebook's."""
     return (
-        _environment()
-        .get_template("notebook.html")
-        .render(report=report, css=asset("notebook.css"))
+        f'<iframe srcdoc="{html.escape(page)}" width="100%" height="{height}" '
+        'style="border:0" loading="lazy"></iframe>'
     )
 
 
 def render(template: str, **values: Any) -> str:
-    """A page with the style sheet and the scripts inlined."""
+    """Return a page with the style sheet and the scripts inlined."""
     inlined = {
-        "css": asset("page.css"),
+        "css": asset("page.css") + asset("chart.css"),
         "script": asset("page.js"),
-        "library": Markup(overview.library()),  # noqa: S704  (the plotting library itself)
+        "library": Markup(library()),  # noqa: S704  (the plotting library itself)
     }
     return _environment().get_template(template).render(**values, **inlined)
 
 
+def fragment(charts: Sequence[Drawn]) -> str:
+    """Write charts for a page of another program, which brings the style sheet and the scripts.
+
+    Args:
+        charts: What to show, with keys that are unique on the page.
+    """
+    macros: Any = _environment().get_template("macros.html").module
+    return str(macros.charts_of(charts))
+
+
+def library() -> str:
+    """Return the script that draws figures, to be inlined once per page."""
+    require("plotly", "report")
+    return str(require("plotly.offline", "report").get_plotlyjs())
+
+
 def asset(name: str) -> Markup:
-    """A file of ours, to be inlined as it is."""
+    """Return a file of ours, to be inlined as it is."""
     text = (
         importlib.resources.files("mindgap.report")
         .joinpath("assets", name)
@@ -172,7 +214,7 @@ def _environment() -> jinja2.Environment:
 
 
 def prose(text: str) -> Markup:
-    """A sentence of a docstring: ``double backticks`` become code.
+    """Return a sentence of a docstring: ``double backticks`` become code.
 
     >>> str(prose("at most ``n`` < 2"))
     'at most <code>n</code> &lt; 2'

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mindgap.report import text as terminal
-from mindgap.report.sections.label_variance.summary import Variance
 
 if TYPE_CHECKING:
     from mindgap.report.report import Report
 
 
 def text(report: Report) -> str:
-    """Verdict, suggestions, and a table each of measures and bounds."""
+    """Return the verdict, suggestions, tables of measures and bounds, and samples to look at."""
     verdict = report.verdict
     suggestions = [
         f"{f'`{advice.remedy}`: ' if advice.remedy else ''}{advice.text}"
@@ -39,7 +38,10 @@ def text(report: Report) -> str:
                 [terminal.bound_row(c) for c in terminal.tightest_first(report.bounds)],
             ),
         ),
-        _section("Where labels vary", _variance(report.variance)),
+        *(
+            _section(f"{title}: {chart.title}", _table(*terminal.gallery_table(chart)))
+            for title, chart in terminal.galleries(report)
+        ),
         _section("Not measured here", _items(missing)),
         f"*mindgap {report.provenance.get('mindgap', '')}, {report.created[:10]}*",
     ]
@@ -48,15 +50,6 @@ def text(report: Report) -> str:
 
 def _section(title: str, body: str) -> str:
     return f"## {title}\n\n{body}" if body else ""
-
-
-def _variance(found: Variance | None) -> str:
-    if found is None or not found.defined:
-        return ""
-    rows = [terminal.heavy_row(heavy) for heavy in found.heaviest[: terminal.FEW]]
-    return (
-        f"{_safe(terminal.variance_words(found))}\n\n{_table(terminal.HEAVY_HEAD, rows)}".rstrip()
-    )
 
 
 def _items(lines: Sequence[str]) -> str:

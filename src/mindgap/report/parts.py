@@ -12,8 +12,9 @@ Tone = Literal["good", "warn", "bad", "neutral"]
 class Facts:
     """What is known about the subject before anything clever is computed.
 
-    ``baseline`` is the training error of the best constant answer, ``overlap`` the share of test
-    samples that stand in the training data. In a regression the error is the loss.
+    ``baseline`` is the training error of the best constant prediction: the majority class, or the
+    mean target. ``overlap`` is the share of test samples that also appear in the training data. In
+    a regression the error is the loss.
     """
 
     name: str
@@ -38,7 +39,7 @@ class Facts:
 
     @property
     def scale(self) -> float:
-        """What a gap is compared with: one for an error rate, the best constant's loss for a regression."""
+        """What a gap is compared with: one for an error rate, the baseline's loss for a regression."""
         return 1.0 if self.rate else (self.baseline or self.train_error or 1.0)
 
 
@@ -64,7 +65,7 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Card:
-    """A result and the words that its spec carries, so that a saved report needs no spec to be drawn."""
+    """A result with the words of its spec, so that a saved report needs no spec to be drawn."""
 
     result: Result
     title: str
@@ -77,61 +78,21 @@ class Card:
     cites: tuple[str, ...] = ()
 
     @property
+    def words(self) -> str:
+        """All words of the spec, to see how it spells names."""
+        return f"{self.title} {self.summary} {self.reading} {self.assumes}"
+
+    @property
     def defined(self) -> bool:
         """Whether there is a value."""
         return self.result.value is not None
 
     @property
     def guarantees(self) -> bool:
-        """Whether this is a bound that says something: assumptions hold and it is below the worst loss."""
+        """Whether this is a bound that says something: valid and below the worst loss."""
         return self.defined and self.result.valid is True and self.result.vacuous is False
 
     @property
     def guarantees_model(self) -> bool:
-        """Whether it does so for the model as it stands, not for one with noise on its weights."""
+        """Whether it does so for the model itself, not for one with noise on its weights."""
         return self.guarantees and not self.result.provenance.get("risk_of")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Layers:
-    """One measure's share of every tensor of the model, in the model's order."""
-
-    title: str
-    names: tuple[str, ...]
-    values: tuple[float, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Classes:
-    """Errors by class; ``confusion`` counts true (row) against predicted (column), empty if there are too many."""
-
-    which: str
-    names: tuple[str, ...]
-    wrong: tuple[int, ...]
-    total: tuple[int, ...]
-    confusion: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Spread:
-    """Histograms of a per-sample quantity over common bins; ``test`` is empty without test data."""
-
-    quantity: str
-    edges: tuple[float, ...]
-    train: tuple[int, ...]
-    test: tuple[int, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Sample:
-    """One sample that the model finds hard; ``image`` is a data address, ``values`` the numbers otherwise."""
-
-    index: int
-    which: str
-    loss: float
-    target: str
-    prediction: str
-    confidence: float | None = None
-    image: str = ""
-    values: tuple[str, ...] = ()
-    more: int = 0

@@ -1,10 +1,8 @@
-"""Report: plain data that holds all a reader needs, made from a subject and its results.
-
-Frozen dataclasses to strict JSON data and back, guided by their annotations.
-"""
+"""Report: plain data that holds all a reader needs, made from a subject and its results."""
 
 import dataclasses
 import datetime as dt
+import inspect
 import json
 import os
 import platform
@@ -19,14 +17,9 @@ import torch
 from mindgap._version import __version__
 from mindgap.core import InputError, Measure, Result, Subject, plain, unknown_name, write_whole
 from mindgap.core.plain import fields_of
-from mindgap.measures.basic.gap import Gap
-from mindgap.report import html, markdown, wording
 from mindgap.report import text as terminal
-from mindgap.report.parts import Card, Classes, Facts, Layers, Sample, Spread, Verdict
-from mindgap.report.sections.label_variance.subject import variance_of
-from mindgap.report.sections.label_variance.summary import Variance
-from mindgap.report.sections.samples import hardest as hardest_samples
-from mindgap.report.sections.spread import classes_of, spread_of
+from mindgap.report import wording
+from mindgap.report.parts import Card, Facts, Verdict
 from mindgap.report.verdict.facts import facts_of
 from mindgap.report.verdict.verdict import judge
 
@@ -56,18 +49,32 @@ def _value(hint: Any, item: Any) -> Any:
 
 
 SCHEMA = 1
-BY_LAYER = (
-    "by_tensor",
-    "by_layer",
-)  # where a measure's details say what each part of the model contributes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """The verdict, the facts, every result with its words, the curves, the hardest samples and where labels vary.
+    """The verdict, the facts, every result with its words and charts, and the training curves.
 
-    ``print(report)`` gives a table, ``report.save("report.html")`` a page that needs nothing else,
-    and a ``.json`` file can be read back. ``report["gap"]`` is one result.
+    ``print(report)`` gives tables, a notebook shows it with its charts, and ``report.save`` writes
+    a page that needs nothing else. ``report["gap"]`` is one result.
+
+    Args:
+        title: What was examined.
+        created: When, in ISO 8601.
+        verdict: A headline, the sentences that support it, and what to try next.
+        facts: Sizes, errors and the baseline.
+        gap: The generalization gap.
+        cards: Results of measures and bounds, each with the words of its spec.
+        curves: One record per epoch of training.
+        provenance: Versions and settings.
+
+    >>> import torch
+    >>> from mindgap import Subject, examine
+    >>> x = torch.linspace(-1, 1, 40)[:, None]
+    >>> subject = Subject(torch.nn.Linear(1, 1), "mse", (x[::2], x[::2]), (x[1::2], x[1::2]))
+    >>> report = examine(subject, measures=["gap", "parameter-count"], bounds=())
+    >>> float(report["parameter-count"]), [chart.title for chart in report["gap"].charts]
+    (2.0, ['Training error, test error and the gap between them'])
     """
 
     title: str
@@ -77,11 +84,6 @@ class Report:
     gap: Result
     cards: tuple[Card, ...] = ()
     curves: tuple[Mapping[str, float], ...] = ()
-    layers: tuple[Layers, ...] = ()
-    classes: Classes | None = None
-    spread: Spread | None = None
-    samples: tuple[Sample, ...] = ()
-    variance: Variance | None = None
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -104,10 +106,17 @@ class Report:
         return terminal.text(self)
 
     def _repr_html_(self) -> str:
+        from mindgap.report import html
+
         return html.notebook(self)
 
+    def with_settings(self, **more: Any) -> Self:
+        """Return the same report with more settings to print."""
+        settings = {**self.provenance.get("settings", {}), **more}
+        return dataclasses.replace(self, provenance={**self.provenance, "settings": settings})
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that JSON can hold."""
+        """Return plain data that JSON can hold."""
         return {"schema": SCHEMA, "kind": "report", **plain(fields_of(self), fallback=str)}
 
     def to_json(self) -> str:
@@ -143,11 +152,18 @@ class Report:
         return cls.from_dict(data if isinstance(data, Mapping) else {})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report whole or not at all; the suffix .html, .json, .md or .txt says how."""
+        """Write the report whole or not at all.
+
+        Args:
+            path: Where to; the suffix .html, .json, .md or .txt says how.
+
+        Returns:
+            The path of the file.
+        """
         writers = {
-            ".html": html.report_page,
+            ".html": _page,
             ".json": Report.to_json,
-            ".md": markdown.text,
+            ".md": _markdown,
             ".txt": _plain_text,
         }
         suffix = Path(path).suffix.lower()
@@ -159,6 +175,19 @@ class Report:
         return write_whole(path, writers[suffix](self))
 
 
+def _page(report: Report) -> str:
+    # Pages, templates and the plotting library are imported when a page is saved.
+    from mindgap.report import html
+
+    return html.report_page(report)
+
+
+def _markdown(report: Report) -> str:
+    from mindgap.report import markdown
+
+    return markdown.text(report)
+
+
 def _plain_text(report: Report) -> str:
     return terminal.text(report, width=terminal.WIDEST) + "\n"
 
@@ -167,17 +196,23 @@ def build(
     subject: Subject,
     outcomes: Sequence[tuple[Measure, Result]],
     *,
-    hardest: int = 24,
-    level: float = 0.95,
+    gap: Result,
+    overlap: Result,
     stopped: str = "",
     settings: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Put results, facts, curves and hardest samples of a subject together, and judge."""
+    """Put the results of a subject together, and judge.
+
+    Args:
+        subject: What was measured.
+        outcomes: Measures and bounds with their results.
+        gap: The generalization gap, on which the verdict rests.
+        overlap: The share of test samples that are training samples, which may void it.
+        stopped: Why training ended before its time.
+        settings: What to print as settings.
+    """
     cards = tuple(card_of(measure, result) for measure, result in outcomes)
-    gap = next((card.result for card in cards if card.result.name == Gap.name), None) or Gap(
-        level=level
-    )(subject)
-    facts = facts_of(subject, stopped)
+    facts = facts_of(subject, overlap.value or 0.0, stopped)
     return Report(
         title=subject.name,
         created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
@@ -188,21 +223,16 @@ def build(
         curves=tuple(
             {name: float(value) for name, value in row.items()} for row in subject.history
         ),
-        layers=layers_of(cards),
-        classes=classes_of(subject),
-        spread=spread_of(subject),
-        samples=hardest_samples(subject, hardest),
-        variance=variance_of(subject, hardest),
         provenance={**versions(), "settings": plain(settings or {}, fallback=str)},
     )
 
 
 def card_of(measure: Measure, result: Result) -> Card:
-    """A result with the words of its spec."""
+    """Return a result with the words of its spec."""
     words = measure.words()
     return Card(
         result=_as_saved(result),
-        title=wording.title(measure.name),
+        title=wording.title(measure.name, _documentation(type(measure))),
         summary=words.summary,
         formula=words.formula,
         reading=words.reading,
@@ -213,29 +243,17 @@ def card_of(measure: Measure, result: Result) -> Card:
     )
 
 
+def _documentation(cls: type[Measure]) -> str:
+    return f"{inspect.getdoc(inspect.getmodule(cls))} {inspect.getdoc(cls)}"
+
+
 def _as_saved(result: Result) -> Result:
-    """The result as it would come back from JSON, so that a saved report equals the one in hand."""
+    """Return the result as JSON would give it back, so that a saved report equals this one."""
     return Result.from_dict(result.to_dict())
 
 
-def layers_of(cards: Sequence[Card]) -> tuple[Layers, ...]:
-    """What the measures say of every tensor or layer."""
-    found = [(card.title, card.result.details.get(key)) for card in cards for key in BY_LAYER]
-    return tuple(
-        Layers(
-            title=title,
-            names=tuple(map(str, parts)),
-            values=tuple(float(value) for value in parts.values()),
-        )
-        for title, parts in found
-        if isinstance(parts, Mapping)
-        and parts
-        and all(isinstance(value, int | float) for value in parts.values())
-    )
-
-
 def versions() -> dict[str, str]:
-    """What the numbers were computed with."""
+    """Return what the numbers were computed with."""
     return {
         "mindgap": __version__,
         "torch": torch.__version__,

@@ -1,7 +1,4 @@
-"""The house style of figures: colors, fonts, axes and the few shapes that all of them are made of.
-
-Chart: a figure in its frame, with caption and the words for those who cannot see it.
-"""
+"""The style of all figures: colors, fonts, axes and the few shapes that they are made of."""
 
 import dataclasses
 import html
@@ -11,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
+
+from mindgap.core import Sample
 
 Figure = dict[str, Any]
 
@@ -32,7 +31,7 @@ LONGEST_NAME = 28  # characters of a label; longer ones would leave no room for 
 
 
 def clean(text: str, longest: int = 200) -> str:
-    """A user's words, shortened in the middle and harmless: Plotly reads some markup in its labels."""
+    """Shorten a user's words and make them harmless: Plotly reads some markup in labels."""
     if len(text) > longest:
         text = f"{text[: longest // 2]}…{text[-(longest // 2) + 1 :]}"
     return html.escape(text, quote=False)
@@ -46,7 +45,7 @@ def figure(
     y: Mapping[str, Any],
     **more: Any,
 ) -> Figure:
-    """Data in the house's style."""
+    """Data in the style of all figures."""
     axis = {
         "gridcolor": LINE,
         "zerolinecolor": GRAY,
@@ -80,16 +79,16 @@ def figure(
 
 
 def axis_title(text: str) -> dict[str, Any]:
-    """A quiet axis title."""
+    """Return a quiet axis title."""
     return {"text": text, "font": {"size": 12, "color": MUTED}, "standoff": 8}
 
 
 def line(
-    name: str, x: Sequence[float], y: Sequence[float], color: str, dash: str = "solid"
+    name: str, x: Sequence[Any], y: Sequence[Any], color: str, dash: str = "solid"
 ) -> dict[str, Any]:
-    """A curve over the epochs; a single point becomes a dot."""
+    """Return a curve; a single point becomes a dot."""
     mode = "lines" if len(x) > 1 else "markers"
-    hover = f"{clean(name)}, epoch %{{x}}: %{{y:.4~g}}<extra></extra>"
+    hover = f"{clean(name)}, %{{x}}: %{{y:.4~g}}<extra></extra>"
     return {
         "type": "scatter",
         "mode": mode,
@@ -102,8 +101,8 @@ def line(
     }
 
 
-def band(x: Sequence[float], y: Sequence[float], color: str, name: str) -> dict[str, Any]:
-    """A closed outline, filled faintly."""
+def band(x: Sequence[Any], y: Sequence[Any], color: str, name: str) -> dict[str, Any]:
+    """Return a closed outline, filled faintly."""
     red, green, blue = (int(color[k : k + 2], 16) for k in (1, 3, 5))
     fill = f"rgba({red},{green},{blue},0.14)"
     return {
@@ -119,7 +118,7 @@ def band(x: Sequence[float], y: Sequence[float], color: str, name: str) -> dict[
     }
 
 
-def whiskers(above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
+def whiskers(above: Sequence[float | None], below: Sequence[float | None]) -> dict[str, Any]:
     """Error bars of unequal arms."""
     return {
         "type": "data",
@@ -133,7 +132,7 @@ def whiskers(above: Sequence[float], below: Sequence[float]) -> dict[str, Any]:
 
 
 def upright(x: float, *, dash: str = "dash", color: str = INK, **more: Any) -> dict[str, Any]:
-    """A vertical line from the bottom to the top."""
+    """Return a vertical line from the bottom to the top."""
     ends = {"x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1}
     return {"type": "line", **ends, "line": {"color": color, "width": 1.3, "dash": dash}, **more}
 
@@ -148,25 +147,26 @@ def named(names: Sequence[str], longest: int = LONGEST_NAME) -> dict[str, Any]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Chart:
-    """A figure in its frame."""
+class Drawn:
+    """A chart as a page shows it: a figure, or the samples of a gallery."""
 
     key: str
     title: str
     caption: str
     alt: str
-    figure: Figure
+    figure: Figure | None
+    samples: tuple[Sample, ...] = ()
     wide: bool = False
-    still: Markup | None = None  # a image for pages without scripts or WebGL
+    still: Markup | None = None  # an image for pages without scripts or WebGL
 
     @property
     def height(self) -> int:
         """Pixels to keep free, so that the page does not jump when the figure is drawn."""
-        return int(self.figure["layout"]["height"])
+        return 0 if self.figure is None else int(self.figure["layout"]["height"])
 
     @property
     def data(self) -> Markup:
-        """The figure as JSON that cannot end the script element it stands in."""
+        """The figure as JSON that cannot end the script element around it."""
         text = json.dumps(_finite(self.figure), allow_nan=False, separators=(",", ":"))
         return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 

@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mindgap.core import Gallery
 from mindgap.report import wording
 from mindgap.report.parts import Card
-from mindgap.report.sections.label_variance.summary import Heavy, Variance
 
 if TYPE_CHECKING:
     from mindgap.report.report import Report
@@ -18,7 +18,7 @@ WIDEST, NARROWEST = 100, 50
 
 
 def text(report: Report, width: int | None = None) -> str:
-    """Verdict first, then tables of measures and bounds, then what could not be measured."""
+    """Write the verdict, the tables, the samples to look at, and what was not measured."""
     columns = shutil.get_terminal_size((WIDEST, 24)).columns if width is None else width
     room = min(max(columns, NARROWEST), WIDEST)
     blocks = [
@@ -26,20 +26,20 @@ def text(report: Report, width: int | None = None) -> str:
         verdict(report, room),
         table(MEASURE_HEAD, [measure_row(card) for card in report.measures if card.defined], room),
         table(BOUND_HEAD, [bound_row(card) for card in tightest_first(report.bounds)], room),
-        variance(report.variance, room),
+        *(gallery(title, chart, room) for title, chart in galleries(report)),
         undefined(missing(report), room),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
 def verdict(report: Report, room: int) -> list[str]:
-    """The headline, the sentences and the suggestions."""
+    """Return the headline, the sentences and the suggestions."""
     verdict = report.verdict
     lines = textwrap.wrap(f"{verdict.label.upper()}. {verdict.headline}", room)
     for sentence in verdict.sentences:
         lines += _item(sentence, "·", room)
     if verdict.advice:
-        lines += ["", "To try next, and to verify with the same seeds:"]
+        lines += ["", "What to try next (verify with the same seeds):"]
     for advice in verdict.advice:
         lines += _item(
             f"{advice.remedy}: {advice.text}" if advice.remedy else advice.text, "→", room
@@ -52,11 +52,11 @@ def _item(sentence: str, mark: str, room: int) -> list[str]:
 
 
 MEASURE_HEAD = ("measure", "value", "interval", "better", "status")
-BOUND_HEAD = ("bound", "at most", "seen", "price", "verdict")
+BOUND_HEAD = ("bound", "at most", "empirical", "complexity", "verdict")
 
 
 def measure_row(card: Card) -> tuple[str, ...]:
-    """One measure as cells."""
+    """Return one measure as cells."""
     result = card.result
     better = "" if card.direction == "none" else card.direction
     return (
@@ -69,19 +69,19 @@ def measure_row(card: Card) -> tuple[str, ...]:
 
 
 def bound_row(card: Card) -> tuple[str, ...]:
-    """One bound as cells."""
+    """Return one bound as cells."""
     terms = card.result.terms
     parts = [wording.number(terms.get(name)) for name in ("empirical", "complexity")]
-    return card.result.name, wording.number(card.result.value), *parts, bound_verdict(card)
+    return card.result.name, wording.rounded_up(card.result.value), *parts, bound_verdict(card)
 
 
 def tightest_first(cards: Sequence[Card]) -> list[Card]:
-    """The bounds that have a value, smallest first."""
+    """Return the bounds that have a value, smallest first."""
     return sorted((card for card in cards if card.defined), key=lambda card: float(card.result))
 
 
 def bound_verdict(card: Card) -> str:
-    """Whether a bound holds and says something."""
+    """Tell whether a bound holds and says something."""
     if card.result.valid is False:
         return f"invalid: {card.result.reason}"
     return "vacuous" if card.result.vacuous else "holds"
@@ -109,55 +109,49 @@ def _cut(line: str, room: int) -> str:
     return line if len(line) <= room else line[: room - 1] + "…"
 
 
-def variance(found: Variance | None, room: int) -> list[str]:
-    """Where labels vary: a line of words and the heaviest samples."""
-    if found is None or not found.defined:
-        return []
-    lines = textwrap.wrap(variance_words(found), room)
+FEW = 5  # samples of a gallery in a terminal; a page shows them all
+
+
+def galleries(report: Report) -> list[tuple[str, Gallery]]:
+    """Return the samples that measures found worth a look, with the measure's title."""
     return [
-        *lines,
-        "",
-        *table(HEAVY_HEAD, [heavy_row(heavy) for heavy in found.heaviest[:FEW]], room),
+        (card.title, chart)
+        for card in report.measures
+        for chart in card.result.charts
+        if isinstance(chart, Gallery)
     ]
 
 
-HEAVY_HEAD = ("sample", "weight", "label", "agree", "labels around it")
-FEW = 5  # heavy samples that text tells of; a page shows them all
+def gallery(title: str, chart: Gallery, room: int) -> list[str]:
+    """Return the first samples of a gallery as a table."""
+    left = len(chart.samples) - FEW
+    more = [f"… {left} more"] if left > 0 else []
+    head, rows = gallery_table(chart)
+    return [*textwrap.wrap(f"{title}: {chart.title}", room), *table(head, rows, room), *more]
 
 
-def heavy_row(heavy: Heavy) -> tuple[str, ...]:
-    """One heavy sample as cells."""
-    agree = "" if heavy.agreement is None else wording.percent(heavy.agreement)
-    return f"no. {heavy.index}", wording.number(heavy.weight, 3), heavy.target, agree, heavy.around
-
-
-def variance_words(found: Variance) -> str:
-    """How the weights came about, and how many labels are suspected."""
-    drawn = "" if found.samples == found.of else f" of {found.of:,}, drawn at random,"
-    words = (
-        f"Where labels vary: {wording.count(found.samples, 'training sample')}{drawn} weighed by "
-        f"the labels of {found.k} "
-        f"neighbors in {found.features}; mean weight {wording.number(found.mean, 3)}, largest "
-        f"{wording.number(found.largest, 3)}. High local variance is also the mark of a wrong "
-        "label."
-    )
-    if not found.suspects:
-        return words
-    if found.vague:
-        return f"{words} Suspects: {found.suspects:,}, so many that the neighbors say little here."
-    marked = sorted({heavy.index for heavy in (*found.heaviest, *found.doubtful) if heavy.suspect})
-    listed = ", ".join(map(str, marked)) + (" …" if len(marked) < found.suspects else "")
-    return f"{words} Suspects: {found.suspects:,}" + (f" (no. {listed})." if marked else ".")
+def gallery_table(chart: Gallery) -> tuple[list[str], list[list[str]]]:
+    """Column names and the cells of the first samples; the caption where there is an image."""
+    shown = chart.samples[:FEW]
+    captions, flags = any(one.caption for one in shown), any(one.flag for one in shown)
+    head = [*shown[0].facts, *(["label"] if captions else []), *(["note"] if flags else [])]
+    rows = [
+        [
+            *one.facts.values(),
+            *([one.caption] if captions else []),
+            *([one.flag] if flags else []),
+        ]
+        for one in shown
+    ]
+    return head, rows
 
 
 def missing(report: Report) -> list[tuple[str, str]]:
-    """What has no value here, by name, with the reason."""
-    cards = [(card.result.name, card.result.reason) for card in report.cards if not card.defined]
-    vague = report.variance.reason if report.variance else ""
-    return [*cards, *([("where labels vary", vague)] if vague else [])]
+    """Return what has no value here, by name, with the reason."""
+    return [(card.result.name, card.result.reason) for card in report.cards if not card.defined]
 
 
 def undefined(found: Sequence[tuple[str, str]], room: int) -> list[str]:
-    """What has no value here, and why."""
+    """Return what has no value here, and why."""
     lines = [line for name, reason in found for line in _item(f"{name}: {reason}", "·", room)]
     return ["Not measured here:", *lines] if lines else []

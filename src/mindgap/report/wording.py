@@ -5,105 +5,102 @@ import re
 from typing import Any
 
 from mindgap.core import Interval, Result
+from mindgap.core.chart.numbers import SPACE as SPACE
+from mindgap.core.chart.numbers import decimals, hundredfold
+from mindgap.core.chart.numbers import number as number
+from mindgap.core.chart.numbers import percent as percent
 from mindgap.report.parts import Facts
 
-ABBREVIATIONS = {"kl", "pac", "mlp", "sam", "svd", "vc", "ntk", "pca", "sgd", "swa", "iou", "vib"}
-SPACE = "\u00a0"  # a number and its unit stay on one line
 TOGETHER = re.compile(r"(?<=[\d\]]) (?=%)|(?<=,) (?=[^\[\]]*\])")
 
 
-def title(name: str) -> str:
-    """A command-line name as a heading.
+# Abbreviations, and names that are capitalized inside a sentence.
+SPELLED = re.compile(r"\b[A-Za-z]+[A-Z][A-Za-z]*\b|(?<=[a-z,-] )[A-Z][a-z]+\b|(?<=-)[A-Z][a-z]+\b")
 
-    >>> title("distance-from-initialization"), title("kl-inverse"), title("pacgen-null")
-    ('Distance from initialization', 'KL inverse', 'pacGen null')
+
+def title(name: str, text: str = "") -> str:
+    """Return a command-line name as a heading, with words spelled as a text spells them.
+
+    Args:
+        name: The name, with hyphens or underscores.
+        text: Where to see how names and abbreviations are written.
+
+    >>> (
+    ...     title("distance-from-initialization"),
+    ...     title("kl-inverse", "The bound by the KL divergence."),
+    ... )
+    ('Distance from initialization', 'KL inverse')
+    >>> title("pacgen-null", "The pacGen metric.")
+    'pacGen null'
     """
-    if name.startswith("pacgen"):  # as its authors write it
-        return " ".join(["pacGen", *name.split("-")[1:]])
-    words = [
-        word.upper() if word in ABBREVIATIONS else word
-        for word in name.replace("_", "-").split("-")
-    ]
-    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """Four digits that matter, or fewer.
-
-    >>> number(4810.0), number(0.03125), number(1.5e12), number(None), number(math.inf)
-    ('4,810', '0.03125', '1.5e+12', '—', '∞')
-    """
-    if value is None or math.isnan(value):
-        return "—"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    text = f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.{digits}g}"
-    return text.replace("-", "−", 1) if value < 0 else text
-
-
-def percent(value: float) -> str:
-    """A share with two digits that matter.
-
-    >>> [
-    ...     percent(share).replace(SPACE, " ")
-    ...     for share in (0.0412, 0.0, 1.0, 0.99961, 0.00012, -0.031)
-    ... ]
-    ['4.1 %', '0 %', '100 %', '99.961 %', '0.012 %', '−3.1 %']
-    """
-    return f"{_hundredfold(value, _decimals(value))}{SPACE}%"
-
-
-def _decimals(value: float) -> int:
-    share = abs(100 * value)
-    near = min(share, 100 - share) if share <= 100 else share  # 99.96 % is about the 0.04 %
-    return 0 if near < 1e-9 or near >= 10 else 1 - math.floor(math.log10(near))
-
-
-def _hundredfold(value: float, decimals: int) -> str:
-    text = f"{abs(100 * value):.{decimals}f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return ("−" if value < 0 and text != "0" else "") + text
+    spelled = {word.lower(): word for word in SPELLED.findall(text)}
+    first, *rest = name.replace("_", "-").split("-")
+    head = spelled.get(first) or first[:1].upper() + first[1:]
+    return " ".join([head, *(spelled.get(word, word) for word in rest)])
 
 
 def error(facts: Facts, value: float) -> str:
-    """An error as this task counts it: percent of wrong answers, or the loss."""
+    """Return an error as this task counts it: percent of wrong answers, or the loss."""
     return percent(value) if facts.rate else number(value)
 
 
 def gap(facts: Facts, value: float, unit: str = "percentage points") -> str:
-    """A difference of errors: percentage points, or loss."""
-    return f"{_hundredfold(value, _decimals(value))}{SPACE}{unit}" if facts.rate else number(value)
+    """Return a difference of errors: percentage points, or loss."""
+    return f"{hundredfold(value, decimals(value))}{SPACE}{unit}" if facts.rate else number(value)
 
 
 def ends(facts: Facts, interval: Interval, joint: str = "and") -> str:
-    """The two ends of an interval of errors, both as exact as the larger needs."""
-    decimals = max(_decimals(max(abs(interval.low), abs(interval.high))), 1)
+    """Return the two ends of an interval of errors, both as exact as the larger needs."""
+    digits = max(decimals(max(abs(interval.low), abs(interval.high))), 1)
     low, high = (
-        _hundredfold(e, decimals) if facts.rate else number(e)
-        for e in (interval.low, interval.high)
+        hundredfold(e, digits) if facts.rate else number(e) for e in (interval.low, interval.high)
     )
     return f"{low} {joint} {high}"
 
 
 def bounded(result: Result, facts: Facts, value: float | None) -> str:
-    """A part of a bound: percent where the worst loss is one, the loss otherwise."""
+    """Return a part of a bound: percent where the worst loss is one, the loss otherwise."""
     if value is None or value >= 10 or not facts.rate or result.terms.get("ceiling") != 1:
-        return number(value)
-    return percent(value)
+        return rounded_up(value)
+    return at_most(value)
+
+
+def rounded_up(value: float | None, digits: int = 4) -> str:
+    """Write a number as :func:`number` does, but never below its value.
+
+    >>> rounded_up(0.12341), rounded_up(0.5), rounded_up(2345.2), rounded_up(None)
+    ('0.1235', '0.5', '2,346', '—')
+    """
+    if value is None or not math.isfinite(value) or value <= 0:
+        return number(value, digits)
+    kept = 0 if value >= 1000 else digits - 1 - math.floor(math.log10(value))
+    return number(math.ceil(round(value * 10.0**kept, 6)) / 10.0**kept, digits)
+
+
+def at_most(value: float) -> str:
+    """Write a share that a bound promises, rounded up: never in the bound's favor.
+
+    >>> [at_most(share).replace(SPACE, " ") for share in (0.1311, 0.0, 0.57, 0.000311)]
+    ['13.2 %', '0 %', '57 %', '0.032 %']
+    """
+    digits = max(decimals(value), 1 if value else 0)
+    # A share such as 0.57 is 56.99999999999999 % in floating point; that must not become 57.1 %.
+    tenths = math.ceil(round(value * 100 * 10**digits, 6))
+    return f"{hundredfold(tenths / 10 ** (digits + 2), digits)}{SPACE}%"
 
 
 def level(interval: Interval | None) -> str:
-    """The level of an interval as percent."""
+    """Return the level of an interval as percent."""
     return percent(interval.level if interval else 0.95)
 
 
 def span(interval: Interval | None) -> str:
-    """An interval in brackets, or nothing."""
+    """Return an interval in brackets, or nothing."""
     return "" if interval is None else f"{number(interval.low)} … {number(interval.high)}"
 
 
 def seconds(value: float) -> str:
-    """A duration.
+    """Return a duration.
 
     >>> seconds(0.0004), seconds(0.25), seconds(3.2), seconds(125)
     ('< 1 ms', '250 ms', '3.2 s', '2 min 5 s')
@@ -116,7 +113,7 @@ def seconds(value: float) -> str:
 
 
 def count(value: int, noun: str) -> str:
-    """A number with its noun.
+    """Return a number with its noun.
 
     >>> count(1, "sample"), count(1297, "sample")
     ('1 sample', '1,297 samples')
@@ -125,7 +122,7 @@ def count(value: int, noun: str) -> str:
 
 
 def cell(value: Any) -> str:
-    """Whatever stands in a table.
+    """Return a value as a cell of a table.
 
     >>> cell(None), cell(0.5), cell(12000), cell([1, 2]), cell(True)
     ('—', '0.5', '12,000', '1, 2', 'yes')

@@ -1,4 +1,4 @@
-"""Runs: the trials of a study, run anywhere, kept in one file, never run twice."""
+"""Runs: the trials of a study, run anywhere, kept in one file, and never run twice."""
 
 from mindgap._lazy import lazy
 

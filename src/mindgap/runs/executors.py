@@ -1,8 +1,9 @@
-"""Executors: where trials run. Anything with ``submit(function, *args)`` that gives a future fits."""
+"""Executors: where trials run; anything with ``submit(function, *args) -> future`` fits."""
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -11,30 +12,32 @@ from mindgap.runs.process import WorkerProcess
 
 
 class AnyFuture(Protocol):
-    """What a sweep asks of a future; those of concurrent.futures, Dask and Ray fit."""
+    """What the driving loop needs of a future; those of concurrent.futures, Dask and Ray fit."""
 
     def result(self) -> Any:
-        """The value, or raise."""
+        """Return the value, or raise."""
 
     def done(self) -> bool:
-        """Whether there is one."""
+        """Return whether there is one."""
 
     def cancel(self) -> Any:
-        """Do not start."""
+        """Do not start it."""
 
     def add_done_callback(self, fn: Callable[[Any], Any], /) -> Any:
         """Call ``fn(future)`` at the end."""
 
 
 class AnyExecutor(Protocol):
-    """What a sweep asks of an executor."""
+    """What the driving loop needs of an executor."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> AnyFuture:
-        """Run ``fn(*args)`` some time."""
+        """Run ``fn(*args)`` when there is a free worker."""
 
 
 class SerialExecutor(Executor):
-    """In this process, one after the other: for debugging, and for studies that a worker cannot import.
+    """Runs trials in this process, one after the other.
+
+    It is for debugging, and for studies that a worker cannot import.
 
     >>> SerialExecutor().submit(max, 1, 2).result()
     2
@@ -53,11 +56,19 @@ class SerialExecutor(Executor):
 
 
 class LocalExecutor(Executor):
-    """Worker processes on this machine, each with ``threads`` torch threads.
+    """Runs trials in worker processes on this machine.
 
-    One thread per worker hands it its tasks, so a worker that dies is known to have died of its own
-    task: the task's future raises ``WorkerLostError``, the next task gets a fresh worker, and the
-    others notice nothing.
+    Every worker has a thread that hands it its tasks, so a worker that dies is known to have died
+    of its own task. The future of that task raises ``WorkerLostError``, the next task gets a new
+    worker, and the other workers are not affected.
+
+    Args:
+        workers: Number of processes; one per available core unless given.
+        threads: Number of torch threads in each of them.
+
+    >>> with LocalExecutor(1) as executor:
+    ...     executor.submit(max, 1, 2).result()
+    2
     """
 
     def __init__(self, workers: int | None = None, *, threads: int = 1) -> None:
@@ -74,12 +85,12 @@ class LocalExecutor(Executor):
         if kwargs:
             raise InputError(
                 f"LocalExecutor takes positional arguments only, got {', '.join(kwargs)}. Pass "
-                "them so."
+                "them by position."
             )
         return self._threads.submit(self._call, self._aborts, None, fn, args)
 
     def submit_within(self, seconds: float, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """The same in at most so many seconds; then its worker is killed and the future raises TaskTimeoutError."""
+        """Do the same, but kill the worker after ``seconds`` and raise TaskTimeoutError."""
         return self._threads.submit(self._call, self._aborts, seconds, fn, args)
 
     def _call(
@@ -95,7 +106,7 @@ class LocalExecutor(Executor):
         return process.call_within(seconds, fn, *args, wanted=wanted)
 
     def abort(self) -> None:
-        """Kill the workers at once; what was submitted is lost, what is submitted next starts fresh ones."""
+        """Kill the workers and lose what was submitted; the next task starts a new worker."""
         self._aborts += 1
         for process in self._processes:
             process.kill()
@@ -109,7 +120,14 @@ class LocalExecutor(Executor):
 
 
 class DaskExecutor:
-    """A Dask cluster: an address, a ``distributed.Client``, or nothing for a cluster on this machine."""
+    """Runs trials on a Dask cluster.
+
+    Args:
+        client: The address of a scheduler, a ``distributed.Client``, or None for a cluster on this
+            machine.
+        in_flight: How many trials may be submitted at the same time; twice the number of threads
+            unless given.
+    """
 
     def __init__(self, client: Any = None, *, in_flight: int | None = None) -> None:
         if client is None or isinstance(client, str):
@@ -118,13 +136,20 @@ class DaskExecutor:
         self.in_flight = in_flight or 2 * max(1, sum(client.nthreads().values()))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> AnyFuture:
-        """Run ``fn(*args)`` on the cluster; ``pure=False`` so that a second attempt is a second run."""
+        """Run ``fn(*args)`` on the cluster."""
+        # Dask would answer the second attempt at a pure function with the result of the first.
         future: AnyFuture = self.client.submit(fn, *args, pure=False)
         return future
 
 
 class RayExecutor:
-    """A Ray cluster; ``address`` as in ``ray.init``, one CPU per trial."""
+    """Runs trials on a Ray cluster, one CPU per trial.
+
+    Args:
+        address: As in ``ray.init``.
+        in_flight: How many trials may be submitted at the same time; twice the number of CPUs
+            unless given.
+    """
 
     def __init__(self, address: str | None = None, *, in_flight: int | None = None) -> None:
         self._ray = require("ray", "ray")
@@ -140,7 +165,7 @@ class RayExecutor:
 
 
 def as_executor(executor: Any) -> AnyExecutor:
-    """Accept anything with ``submit``; a bare Dask client is wrapped, because it would reuse an earlier answer."""
+    """Check that an executor has ``submit``; wrap a Dask client, which would reuse old answers."""
     if not callable(getattr(executor, "submit", None)):
         raise InputError(
             f"executor must have a method submit(function, *args), got {type(executor).__name__}. "
@@ -153,8 +178,26 @@ def as_executor(executor: Any) -> AnyExecutor:
     return found
 
 
+@contextlib.contextmanager
+def open_executor(
+    executor: AnyExecutor | None, make: Callable[[], Executor]
+) -> Iterator[AnyExecutor]:
+    """Use a given executor and leave it open, or make one and close it at the end."""
+    if executor is not None:
+        yield as_executor(executor)
+        return
+    own = make()
+    try:
+        yield own
+    finally:  # nothing is in flight unless Ctrl-C came, and then it must not be waited for
+        own.shutdown(wait=False, cancel_futures=True)
+        if isinstance(own, LocalExecutor):
+            own.abort()
+            own.shutdown()
+
+
 def in_flight(executor: AnyExecutor, workers: int | None) -> int:
-    """How many trials may be submitted and not yet finished: enough to keep every worker busy."""
+    """Choose how many trials are submitted and not yet finished, so that no worker is idle."""
     if getattr(executor, "in_flight", None) == 1:
         return 1
     if workers is not None:
@@ -169,12 +212,12 @@ def _apply(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def at_least_one(name: str, value: int) -> int:
-    """``value`` if it is a positive integer."""
+    """Return ``value`` if it is a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{name} must be an integer of at least 1, got {value!r}. Pass 1 or more.")
     return value

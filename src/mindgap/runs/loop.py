@@ -1,56 +1,130 @@
-"""Drive: keep an executor busy with trials and commit each outcome as it comes."""
+"""The driving loop: keep an executor busy, and keep each answer as soon as it comes.
+
+Sweeps run trials through it, samplers evaluate points through it. What differs between them is a
+:class:`Work`: how a job is submitted, and where its answer goes.
+"""
 
 import contextlib
 import dataclasses
 import functools
 import queue
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from mindgap.core import InputError, MindgapError, Progress, Study, Trial
+from mindgap.core import InputError, MindgapError, Progress
 from mindgap.runs.executors import AnyExecutor, AnyFuture
-from mindgap.runs.process import WorkerLostError
-from mindgap.runs.store import Store
-from mindgap.runs.work import Outcome, one_line, run_trial
+from mindgap.runs.process import TaskTimeoutError, WorkerLostError
+from mindgap.runs.work import one_line
+from mindgap.runs.worker import LOADING
 
-ATTEMPTS = 3
+LOSSES = 3  # workers that a job may lose before it counts as failed
 _TICK = 1.0
 _PATIENCE = 5.0
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
-@dataclasses.dataclass
-class Job:
-    """A trial on its way, and how many workers it has cost so far."""
+@dataclasses.dataclass(eq=False)
+class Job(Generic[Item]):
+    """A trial or point on its way: which attempt this is, and how many workers it has cost."""
 
-    id: str
-    trial: Trial
+    key: Any
+    item: Item
+    attempt: int = 0
     lost: int = 0
 
 
-class Drive:
-    """One run over some jobs; ``run`` returns whether Ctrl-C ended it."""
+class Work(ABC, Generic[Item, Answer]):
+    """What the loop does with a job, from its submission to its answer."""
 
+    title: str  # begins a sentence: "A sweep", "An evaluation of points"
+
+    @abstractmethod
+    def submit(self, executor: AnyExecutor, job: Job[Item]) -> AnyFuture:
+        """Begin an attempt."""
+
+    @abstractmethod
+    def failed(self, reason: str) -> Answer:
+        """Make the answer of a job that no worker could finish."""
+
+    @abstractmethod
+    def keep(self, job: Job[Item], answer: Answer) -> bool:
+        """Commit a final answer; return whether the job succeeded."""
+
+    def earlier(self, _job: Job[Item]) -> Answer | None:
+        """Return the answer that an earlier driver was killed too soon to keep, if there is one."""
+        return None
+
+    def retry(self, _job: Job[Item], _answer: Answer) -> bool:
+        """Return whether a bad answer deserves another attempt."""
+        return False
+
+    def rescue(self, job: Job[Item], answer: Answer) -> None:
+        """Keep an answer that came in while the loop was being stopped."""
+        self.keep(job, answer)
+
+    def stop(self, _jobs: Iterable[Job[Item]]) -> bool:
+        """End what runs outside the executor; return whether there may be such work."""
+        return False
+
+
+def refuse_while_loading(title: str) -> None:
+    """Refuse to start from a script that is being imported by a worker."""
+    # Without a guard every worker of the script would start workers of its own, without end.
+    if LOADING.is_set():
+        raise InputError(
+            f"{title} must not start while a script is imported. Guard it with if __name__ == "
+            "'__main__'."
+        )
+
+
+def drive(
+    work: Work[Item, Answer],
+    jobs: Iterable[Job[Item]],
+    executor: AnyExecutor,
+    depth: int,
+    progress: Progress,
+) -> bool:
+    """Run all jobs; whatever ends this early, finished answers are kept.
+
+    A worker that is lost costs its job one of ``LOSSES`` chances. Ctrl-C cancels what waits, ends
+    what runs and keeps what has come in meanwhile.
+
+    Args:
+        work: How a job is submitted, and what becomes of its answer.
+        jobs: What to run, in this order.
+        executor: Where to run it.
+        depth: How many jobs may be submitted and not yet finished.
+        progress: Advanced once per finished job.
+
+    Returns:
+        Whether Ctrl-C ended it.
+    """
+    return _Loop(work, jobs, executor, depth, progress).run()
+
+
+class _Loop(Generic[Item, Answer]):
     def __init__(
         self,
-        study: Study,
-        jobs: Iterable[Job],
-        store: Store,
+        work: Work[Item, Answer],
+        jobs: Iterable[Job[Item]],
         executor: AnyExecutor,
         depth: int,
         progress: Progress,
     ) -> None:
-        self._study, self._store, self._executor, self._depth = study, store, executor, depth
+        self._work, self._executor, self._depth = work, executor, depth
         self._progress = progress
         self._waiting = deque(jobs)
-        self._flying: dict[str, tuple[Job, AnyFuture]] = {}
-        self._landed: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._flying: dict[Any, tuple[Job[Item], AnyFuture]] = {}
+        self._landed: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run(self) -> bool:
-        """Run all jobs; whatever ends this early, what was finished is in the store."""
         try:
+            self._collect_earlier()
             while self._waiting or self._flying:
                 self._fill()
                 self._settle(*self._next())
@@ -58,92 +132,105 @@ class Drive:
             self._stop()
             return True
         except BaseException:
-            with contextlib.suppress(InputError):
+            with contextlib.suppress(MindgapError):
                 self._stop()
             raise
         return False
 
+    def _collect_earlier(self) -> None:
+        for job in list(self._waiting):
+            answer = self._work.earlier(job)
+            if answer is not None:
+                self._waiting.remove(job)
+                self._keep(job, answer)
+
     def _fill(self) -> None:
         while self._waiting and len(self._flying) < self._depth:
-            job = self._waiting[0]
+            job = self._waiting[0]  # leaves the queue only once it flies, so that a stop finds it
             future = self._submitted(job)
-            self._flying[job.id] = (job, future)
+            self._flying[job.key] = (job, future)
             self._waiting.popleft()
-            future.add_done_callback(functools.partial(self._land, job.id))
+            future.add_done_callback(functools.partial(self._land, job.key))
 
-    def _land(self, key: str, _: object) -> None:
+    def _land(self, key: Any, _: object) -> None:
         self._landed.put(key)
 
-    def _submitted(self, job: Job) -> AnyFuture:
+    def _submitted(self, job: Job[Item]) -> AnyFuture:
         try:
-            return self._executor.submit(run_trial, self._study, job.trial)
+            return self._work.submit(self._executor, job)
         except BrokenExecutor as error:
             raise MindgapError(
-                f"The executor must accept trials, got: {one_line(error)}. Finished trials are "
-                "kept: pass a new "
-                "executor (LocalExecutor replaces dead workers) and sweep again."
+                f"{self._work.title} must have an executor that accepts work, got: "
+                f"{one_line(error)}. What is finished is kept: pass a new executor (LocalExecutor "
+                "replaces dead workers) and start again."
             ) from error
 
-    def _next(self) -> tuple[Job, AnyFuture]:
+    def _next(self) -> tuple[Job[Item], AnyFuture]:
         while True:
             try:
                 return self._flying[self._landed.get(timeout=_TICK)]
             except queue.Empty:
                 self._progress.tick()
 
-    def _settle(self, job: Job, future: AnyFuture) -> None:
-        outcome = self._outcome(job, future)
-        if outcome is None:
+    def _settle(self, job: Job[Item], future: AnyFuture) -> None:
+        answer = self._answer(job, future)
+        if answer is None:
+            self._waiting.appendleft(job)
+        elif self._work.retry(job, answer):
+            job.attempt += 1
             self._waiting.appendleft(job)
         else:
-            self._store.add(job.id, self._study, job.trial, outcome)
-            self._progress.advance(failed=outcome.status == "failed")
-        del self._flying[job.id]
+            self._keep(job, answer)
+        del self._flying[job.key]  # last, so that Ctrl-C in between loses no answer
 
-    def _outcome(self, job: Job, future: AnyFuture) -> Outcome | None:
-        """What came of a job; None if its worker was lost and it deserves another."""
+    def _keep(self, job: Job[Item], answer: Answer) -> None:
+        self._progress.advance(failed=not self._work.keep(job, answer))
+
+    def _answer(self, job: Job[Item], future: AnyFuture) -> Answer | None:
+        """What came of an attempt; None if its worker was lost and the job deserves another."""
         try:
-            outcome: Outcome = future.result()
+            answer: Answer = future.result()
         except InputError:
             raise  # no worker could ever run it
+        except TaskTimeoutError as error:
+            return self._work.failed(str(error))
         except Exception as error:
             job.lost += 1
-            return None if job.lost < ATTEMPTS else _poison(error)
-        return outcome
+            if job.lost < LOSSES:
+                return None
+            reason = str(error) if isinstance(error, WorkerLostError) else one_line(error)
+            return self._work.failed(f"given up after {LOSSES} workers: {reason}")
+        return answer
 
     def _stop(self) -> None:
         """Cancel what waits, end what runs, and keep what came in meanwhile."""
         futures = [future for _, future in self._flying.values()]
         for future in futures:
             future.cancel()
-        self._abort(futures)
-        for job, future in list(self._flying.values()):
-            outcome = _finished(future)
-            if outcome is not None:
-                self._store.add(job.id, self._study, job.trial, outcome)
-
-    def _abort(self, futures: list[AnyFuture]) -> None:
-        abort: Any = getattr(self._executor, "abort", None)
         deadline = time.monotonic() + _PATIENCE
-        while (
-            abort is not None and not all(f.done() for f in futures) and time.monotonic() < deadline
-        ):
-            abort()
+        # Ended again and again: a worker or program that was just being started is seen later.
+        while self._end() and not all(future.done() for future in futures):
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.02)
+        for job, future in list(self._flying.values()):
+            answer = _finished(future)
+            if answer is not None:
+                self._work.rescue(job, answer)
+
+    def _end(self) -> bool:
+        """End workers and programs; return whether waiting for them makes sense."""
+        abort: Callable[[], None] | None = getattr(self._executor, "abort", None)
+        if abort is not None:
+            abort()
+        jobs = [*(job for job, _ in self._flying.values()), *self._waiting]
+        return self._work.stop(jobs) or abort is not None
 
 
-def _poison(error: Exception) -> Outcome:
-    reason = str(error) if isinstance(error, WorkerLostError) else one_line(error)
-    return Outcome(
-        status="failed",
-        error=f"WorkerLost: the trial was given up after {ATTEMPTS} attempts, {reason}",
-    )
-
-
-def _finished(future: AnyFuture) -> Outcome | None:
-    canceled: Any = getattr(future, "canceled", bool)
-    if future.done() and not canceled():
+def _finished(future: AnyFuture) -> Any:
+    """The answer of a future that has one."""
+    cancelled: Callable[[], bool] = getattr(future, "cancelled", bool)
+    if future.done() and not cancelled():
         with contextlib.suppress(Exception):
-            outcome: Outcome = future.result()
-            return outcome
+            return future.result()
     return None

@@ -1,4 +1,4 @@
-"""Process: the driver's end of one worker, which is started when needed and replaced when it dies."""
+"""The driver's end of a worker process, which is replaced when it dies."""
 
 import contextlib
 import json
@@ -17,10 +17,16 @@ from typing import Any
 from mindgap.core import InputError
 from mindgap.runs.worker import home_of, receive, send
 
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from mindgap.runs.worker import main; main()"
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
+    "from mindgap.runs.worker import main; main()"
+)
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _STARTS = 5
-_GUARD = "Put it into a file, guard a script's work with if __name__ == '__main__', or pass SerialExecutor()"
+_GUARD = (
+    "Put it into a file, guard a script's work with if __name__ == '__main__', or pass "
+    "SerialExecutor()"
+)
 
 
 class WorkerLostError(BrokenExecutor):
@@ -32,7 +38,13 @@ class TaskTimeoutError(Exception):
 
 
 class WorkerProcess:
-    """A fresh Python process (never a fork: torch's threads do not survive one) that runs one task at a time."""
+    """A worker that runs one task at a time.
+
+    It is a new Python process, never a fork: torch's threads do not survive one.
+
+    Args:
+        threads: Number of torch threads.
+    """
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -45,11 +57,22 @@ class WorkerProcess:
         wanted: Callable[[], bool] = lambda: True,
         seconds: float | None = None,
     ) -> Any:
-        """Run ``function(*args)`` in the worker; WorkerLostError if the worker dies or the task is no longer wanted."""
+        """Run ``function(*args)`` in the worker.
+
+        Args:
+            function: What to run; the worker must be able to import it.
+            *args: Its arguments, which must be picklable.
+            wanted: Asked before the task is sent; if it says no, WorkerLostError is raised.
+            seconds: Kill the worker after this time and raise TaskTimeoutError.
+
+        Raises:
+            WorkerLostError: The worker died.
+        """
         task = _pickled(function, args)
         process = self._sent(task, wanted)
         try:
-            kind, value = pickle.loads(_reply(process, seconds))  # noqa: S301  (from a process that we started)
+            # From a process that we started, over a private pipe.
+            kind, value = pickle.loads(_reply(process, seconds))  # noqa: S301
         except TaskTimeoutError:
             _kill_group(process)
             self._ended()
@@ -69,12 +92,12 @@ class WorkerProcess:
         *args: Any,
         wanted: Callable[[], bool] = lambda: True,
     ) -> Any:
-        """The same in at most so many seconds, not counting the time it takes to load what ``args`` need."""
+        """Do the same in at most some seconds, not counting the time to load what ``args`` need."""
         self.call(_nothing, *args, wanted=wanted)
         return self.call(function, *args, wanted=wanted, seconds=seconds)
 
     def kill(self) -> None:
-        """End the process at once; the task it was at raises WorkerLostError where it is awaited."""
+        """End the process at once; whoever awaits its task gets a WorkerLostError."""
         process = self._process  # the thread that awaits the answer may clear it meanwhile
         if process is not None:
             process.kill()
@@ -88,9 +111,8 @@ class WorkerProcess:
     def _sent(self, task: bytes, wanted: Callable[[], bool]) -> subprocess.Popen[bytes]:
         for _ in range(_STARTS):
             process = self._running()
-            if (
-                not wanted()
-            ):  # asked after the start, so that a kill before it and one after it are both seen
+            # Asked after the start, so that an abort before it and one after it are both seen.
+            if not wanted():
                 raise WorkerLostError("its task was aborted before it began")
             assert process.stdin is not None
             try:
@@ -144,7 +166,7 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
 
 
 def _started(threads: int) -> subprocess.Popen[bytes]:
-    """A process of its own session, so that Ctrl-C in a terminal reaches the driver only."""
+    """Start a process in a session of its own, so that Ctrl-C reaches the driver only."""
     return subprocess.Popen(  # noqa: S603  (our own interpreter and program)
         [sys.executable, "-c", _START, json.dumps([str(entry) for entry in sys.path])],
         stdin=subprocess.PIPE,
@@ -160,14 +182,14 @@ def _nothing(*_: Any) -> None:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """The worker and whatever its task has started."""
+    """Kill the worker and whatever its task has started."""
     with contextlib.suppress(OSError, AttributeError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()
 
 
 def _reply(process: subprocess.Popen[bytes], seconds: float | None = None) -> bytes:
-    """The next message; a child that the trial forked may hold the pipe open, so the process is watched as well."""
+    """Receive the next message, and watch the process: a forked child may hold the pipe open."""
     assert process.stdout is not None
     deadline = math.inf if seconds is None else time.monotonic() + seconds
     while os.name == "posix" and not select.select([process.stdout], [], [], _pause(deadline))[0]:

@@ -1,7 +1,4 @@
-"""Results: a sweep as one JSON file, complete enough to draw the table again without running anything.
-
-Page: Markdown made from saved results; every number on it comes from the file.
-"""
+"""Results: a sweep saved as one JSON file, and the page that is made from the file alone."""
 
 import json
 import os
@@ -31,15 +28,32 @@ _NEEDED = ("study", "fields", "expected", "trials", "table", "versions", "cost",
 
 
 def save_results(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
-    """Write study, trials, records, table, versions and cost of a sweep to a JSON file, whole or not at all."""
+    """Write a sweep to a JSON file: study, trials, records, table, versions and cost.
+
+    Args:
+        sweep: What :func:`sweep` returned, with at least one finished trial.
+        path: The file, which is written whole or not at all.
+
+    Returns:
+        The path of the file.
+
+    >>> import tempfile
+    >>> from mindgap.runs import SerialExecutor, sweep
+    >>> from mindgap.studies import CertificateCoverage
+    >>> study = CertificateCoverage().tiny()
+    >>> found = sweep(study, store=":memory:", executor=SerialExecutor(), progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     load_results(save_results(found, f"{folder}/results.json"))["study"]
+    'certificate-coverage'
+    """
     return write_whole(
         path,
-        json.dumps(plain(as_results(sweep)), indent=1, allow_nan=False, ensure_ascii=False) + "\n",
+        json.dumps(plain(_as_results(sweep)), indent=1, allow_nan=False, ensure_ascii=False) + "\n",
     )
 
 
-def as_results(sweep: Sweep) -> dict[str, Any]:
-    """What :func:`save_results` writes."""
+def _as_results(sweep: Sweep) -> dict[str, Any]:
+    """Return what :func:`save_results` writes, as a dictionary."""
     rows = [row for row in sweep.rows if row is not None]
     return {
         "schema": SCHEMA,
@@ -60,7 +74,14 @@ def as_results(sweep: Sweep) -> dict[str, Any]:
 
 
 def load_results(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read back what :func:`save_results` wrote."""
+    """Read the file that :func:`save_results` wrote.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its content, with the table as a dictionary under ``"table"``.
+    """
     try:
         data = restored(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
@@ -75,15 +96,8 @@ def load_results(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def table_of(results: Mapping[str, Any]) -> Table:
-    """The table inside results."""
-    kept = results["table"]
-    return Table(
-        title=kept["title"],
-        columns=tuple(kept["columns"]),
-        rows=tuple(tuple(row) for row in kept["rows"]),
-        notes=tuple(kept["notes"]),
-        charts=tuple(kept["charts"]),
-    )
+    """Make the table inside results."""
+    return Table.from_dict(results["table"])
 
 
 def _trial(trial: Trial, row: StoredTrial | None) -> dict[str, Any]:
@@ -119,7 +133,11 @@ def _checked(data: Any, path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def results_page(results: Mapping[str, Any]) -> str:
-    """A page with the study's words, its table and notes, the paper's numbers, the cost and the provenance."""
+    """Write a Markdown page with the study's words, table, cost and provenance.
+
+    Args:
+        results: What :func:`load_results` returned.
+    """
     table = table_of(results)
     parts = [
         f"# {table.title}",
@@ -170,7 +188,10 @@ def _incomplete(trials: list[Mapping[str, Any]]) -> list[str]:
     }
     if not any(counts.values()):
         return []
-    text = f"**Incomplete**: of {len(trials)} trials {counts['failed']} failed and {counts['missing']} were not run."
+    text = (
+        f"**Incomplete**: of {len(trials)} trials {counts['failed']} failed and "
+        f"{counts['missing']} were not run."
+    )
     errors = dict.fromkeys(trial["error"] for trial in trials if "error" in trial)
     return [text, *(["\n".join(f"- `{error}`" for error in errors)] if errors else [])]
 
@@ -192,7 +213,7 @@ def _provenance(results: Mapping[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words.
+    """Write seconds in words.
 
     >>> duration(4.25), duration(90), duration(7300)
     ('4.2 s', '1.5 min', '2.0 h')

@@ -1,7 +1,4 @@
-"""Store: one SQLite file that holds every finished trial, committed as soon as it is finished.
-
-Export: stored trials as CSV or JSON, for a spreadsheet or another tool.
-"""
+"""Store: one SQLite file of finished trials, each committed as soon as it is done."""
 
 import contextlib
 import csv
@@ -25,17 +22,18 @@ _APPLICATION = 0x6D676170  # "mgap": tells our files from those of other program
 _PATIENCE = 60.0  # seconds to wait while another driver writes
 _TABLE = """
 CREATE TABLE IF NOT EXISTS trials (
-  id TEXT PRIMARY KEY, study TEXT NOT NULL, fields TEXT NOT NULL, parameters TEXT NOT NULL, seed INTEGER NOT NULL,
-  status TEXT NOT NULL CHECK (status IN ('done', 'failed')), record TEXT, error TEXT NOT NULL, traceback TEXT NOT NULL,
-  wall_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL, pid INTEGER NOT NULL, host TEXT NOT NULL,
-  mindgap TEXT NOT NULL, torch TEXT NOT NULL, python TEXT NOT NULL, started TEXT NOT NULL, finished TEXT NOT NULL
+  id TEXT PRIMARY KEY, study TEXT NOT NULL, fields TEXT NOT NULL, parameters TEXT NOT NULL,
+  seed INTEGER NOT NULL, status TEXT NOT NULL CHECK (status IN ('done', 'failed')), record TEXT,
+  error TEXT NOT NULL, traceback TEXT NOT NULL, wall_seconds REAL NOT NULL,
+  cpu_seconds REAL NOT NULL, pid INTEGER NOT NULL, host TEXT NOT NULL, mindgap TEXT NOT NULL,
+  torch TEXT NOT NULL, python TEXT NOT NULL, started TEXT NOT NULL, finished TEXT NOT NULL
 )"""
 _JSON = ("fields", "parameters", "record")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoredTrial:
-    """One row: what was run, what came of it, what it cost, and on which versions."""
+    """One row: what was run, its result, its cost, and the versions that ran it."""
 
     id: str
     study: str
@@ -60,19 +58,22 @@ class StoredTrial:
 _COLUMNS = tuple(field.name for field in dataclasses.fields(StoredTrial))
 _MARKS = ", ".join("?" * len(_COLUMNS))
 _RENEW = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
-# A finished trial is never overwritten, so two drivers on one file cannot make two results; a
-# failed one may be.
+# A finished trial is never overwritten, so that two drivers on one file cannot make two results. A
+# failed trial may be.
 _ADD = (
-    f"INSERT INTO trials ({', '.join(_COLUMNS)}) VALUES ({_MARKS}) "  # noqa: S608  (names of our own columns)
+    f"INSERT INTO trials ({', '.join(_COLUMNS)}) VALUES ({_MARKS}) "  # noqa: S608  (our columns)
     f"ON CONFLICT (id) DO UPDATE SET {_RENEW} WHERE trials.status = 'failed'"
 )
 
 
 class Store:
-    """Finished trials in one SQLite file (``":memory:"`` for none), safe for several drivers at once.
+    """Finished trials in one SQLite file, safe for several drivers at once.
 
     Every trial is its own transaction with ``synchronous=FULL``: neither a killed process nor a
-    power cut loses a finished one.
+    power cut loses a finished trial.
+
+    Args:
+        path: The file, which is created if it does not exist; ``":memory:"`` for none.
 
     >>> with Store(":memory:") as store:
     ...     len(store.records())
@@ -91,7 +92,17 @@ class Store:
             raise
 
     def add(self, identity: str, study: Study, trial: Trial, outcome: Outcome) -> bool:
-        """Commit an outcome; False if the trial was there already."""
+        """Commit an outcome.
+
+        Args:
+            identity: The trial's id.
+            study: The study that it belongs to.
+            trial: The trial.
+            outcome: Its record or its error.
+
+        Returns:
+            False if the trial was finished already.
+        """
         head = {"id": identity, "study": study.name, "fields": fields_of(study)}
         what = {"parameters": parameters_of(trial), "seed": seed_of(trial)}
         row = head | what | dataclasses.asdict(outcome)
@@ -99,7 +110,12 @@ class Store:
             return self._connection.execute(_ADD, [row[name] for name in _COLUMNS]).rowcount > 0
 
     def records(self, study: str | Study | None = None) -> list[StoredTrial]:
-        """All rows, those of a study's name, or those of a study's current trials in their order."""
+        """Read stored trials.
+
+        Args:
+            study: A study for its current trials in their order, the name of a study for all that
+                were ever run, or None for everything.
+        """
         if not isinstance(study, Study):
             return self._rows(study)
         known = {row.id: row for row in self._rows(study.name)}
@@ -110,7 +126,12 @@ class Store:
         ]
 
     def export(self, path: str | os.PathLike[str], study: str | Study | None = None) -> Path:
-        """Write rows to a ``.csv`` or ``.json`` file."""
+        """Write stored trials to a file.
+
+        Args:
+            path: A file that ends in ``.csv`` or ``.json``.
+            study: As in :meth:`records`.
+        """
         return export(self.records(study), path)
 
     def close(self) -> None:
@@ -125,7 +146,8 @@ class Store:
 
     def _rows(self, study: str | None) -> list[StoredTrial]:
         where, values = ("", []) if study is None else (" WHERE study = ?", [study])
-        query = f"SELECT {', '.join(_COLUMNS)} FROM trials{where} ORDER BY finished, rowid"  # noqa: S608
+        columns = ", ".join(_COLUMNS)
+        query = f"SELECT {columns} FROM trials{where} ORDER BY finished, rowid"  # noqa: S608
         with self._told():
             return [_row(values) for values in self._connection.execute(query, values).fetchall()]
 
@@ -154,9 +176,8 @@ def _connect(path: str | Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: str | Path) -> None:
-    connection.execute(
-        "BEGIN"
-    )  # one snapshot, or another driver could create the table between two questions
+    # One snapshot, or another driver could create the table between two questions.
+    connection.execute("BEGIN")
     _check(connection, path)
     connection.execute("COMMIT")
     _patiently(connection, "PRAGMA journal_mode = WAL")
@@ -170,7 +191,7 @@ def _prepare(connection: sqlite3.Connection, path: str | Path) -> None:
 
 
 def _patiently(connection: sqlite3.Connection, statement: str) -> None:
-    """Switching to WAL does not honour the busy timeout, so two drivers that start together need this."""
+    """Retry while the file is locked: switching to WAL ignores SQLite's own busy timeout."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -235,8 +256,8 @@ _SPREAD = ("fields", "parameters", "record")
 
 
 def export(rows: Sequence[StoredTrial], path: str | os.PathLike[str]) -> Path:
-    """Write rows to ``path``; its suffix, ``.csv`` or ``.json``, says how."""
-    writers = {".csv": to_csv, ".json": to_json}
+    """Write rows to ``path`` as its suffix says, ``.csv`` or ``.json``."""
+    writers = {".csv": _to_csv, ".json": _to_json}
     suffix = Path(path).suffix.lower()
     if suffix not in writers:
         raise InputError(
@@ -245,16 +266,16 @@ def export(rows: Sequence[StoredTrial], path: str | os.PathLike[str]) -> Path:
     return write_whole(path, writers[suffix](rows))
 
 
-def to_json(rows: Sequence[StoredTrial]) -> str:
-    """A list of objects in strict JSON."""
+def _to_json(rows: Sequence[StoredTrial]) -> str:
+    """Write rows as a list of objects in strict JSON."""
     return (
         json.dumps([plain(dataclasses.asdict(row)) for row in rows], indent=1, allow_nan=False)
         + "\n"
     )
 
 
-def to_csv(rows: Sequence[StoredTrial]) -> str:
-    """One line per trial; parameters and record are spread over columns, nested values stay JSON."""
+def _to_csv(rows: Sequence[StoredTrial]) -> str:
+    """Write one line per trial, with a column per parameter and per number of the record."""
     flat = [_flat(row) for row in rows]
     columns = list(dict.fromkeys(name for line in flat for name in line))
     text = io.StringIO()

@@ -1,7 +1,4 @@
-"""Sweep: run a study's trials that are not in the store yet, and sum up all that are.
-
-Where the runs are kept by default.
-"""
+"""Sweep: run a study's trials that are not in the store yet, and sum up all that are."""
 
 import contextlib
 import dataclasses
@@ -11,15 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mindgap.core import InputError, Progress, Record, Study, Table, Trial
-from mindgap.runs.executors import AnyExecutor, LocalExecutor, as_executor, in_flight
-from mindgap.runs.loop import Drive, Job
+from mindgap.runs.executors import AnyExecutor, AnyFuture, LocalExecutor, in_flight, open_executor
+from mindgap.runs.loop import Job, Work, drive, refuse_while_loading
 from mindgap.runs.store import Store, StoredTrial
 from mindgap.runs.trial_id import trial_ids
-from mindgap.runs.worker import LOADING
+from mindgap.runs.work import Outcome, run_trial
 
 
 def default_store() -> Path:
-    """``$MINDGAP_RUNS``, or ``mindgap/runs.sqlite`` in ``$XDG_CACHE_HOME`` (``~/.cache`` if unset)."""
+    """Find the file of runs that is used when none is named.
+
+    It is ``$MINDGAP_RUNS``, or ``mindgap/runs.sqlite`` in ``$XDG_CACHE_HOME`` (``~/.cache`` if
+    unset).
+    """
     named = os.environ.get("MINDGAP_RUNS")
     if named:
         return Path(named).expanduser()
@@ -31,9 +32,12 @@ def default_store() -> Path:
 class Sweep:
     """What the store holds of a study after a sweep.
 
-    ``rows`` has one entry per trial, in the order of ``trials``, None where nothing is known yet.
-    ``done`` trials were run by this call, ``resumed`` ones were in the store before, ``failed``
-    ones raised or killed their workers.
+    Args:
+        study: The study that was swept.
+        trials: All its trials.
+        rows: One entry per trial, in the same order; None where nothing is known yet.
+        resumed: How many trials were in the store before.
+        interrupted: Whether Ctrl-C ended the sweep.
     """
 
     study: Study
@@ -106,6 +110,25 @@ class Sweep:
         )
 
 
+class _Trials(Work[Trial, Outcome]):
+    """The trials of a study, whose outcomes go into a store."""
+
+    title = "A sweep"
+
+    def __init__(self, study: Study, store: Store) -> None:
+        self._study, self._store = study, store
+
+    def submit(self, executor: AnyExecutor, job: Job[Trial]) -> AnyFuture:
+        return executor.submit(run_trial, self._study, job.item)
+
+    def failed(self, reason: str) -> Outcome:
+        return Outcome(status="failed", error=f"WorkerLost: {reason}")
+
+    def keep(self, job: Job[Trial], answer: Outcome) -> bool:
+        self._store.add(job.key, self._study, job.item, answer)
+        return answer.status == "done"
+
+
 def sweep(
     study: Study,
     *,
@@ -116,26 +139,44 @@ def sweep(
     limit: int | None = None,
     retry_failed: bool = True,
 ) -> Sweep:
-    """Run the trials of ``study`` that the store lacks and return everything it then holds of the study.
+    """Run the trials of a study that the store lacks, and return all that it holds.
 
-    ``store`` is a path, a :class:`Store` or ``":memory:"``; by default ``$MINDGAP_RUNS``, else
-    ``~/.cache/mindgap/runs.sqlite``. ``executor`` is a :class:`LocalExecutor` of ``workers``
-    processes unless given. At most ``limit`` trials are run. A trial that failed before is run
-    again unless ``retry_failed`` is false: what failed for want of memory or data should not stay
-    failed. Ctrl-C ends the sweep at once, keeps what is finished and returns it with
-    ``interrupted=True``; the next call goes on from there.
+    Ctrl-C ends the sweep at once and keeps what is finished. The next call resumes where it
+    stopped.
+
+    Args:
+        study: The study to run.
+        store: A path, an open :class:`Store`, or ``":memory:"``. By default the file that
+            ``$MINDGAP_RUNS`` names, else ``~/.cache/mindgap/runs.sqlite``.
+        executor: Where trials run; a :class:`LocalExecutor` unless given.
+        workers: Number of worker processes; one per core unless given.
+        progress: Whether to show a progress bar.
+        limit: Run at most this many trials now.
+        retry_failed: Whether to run failed trials again. A trial that failed for want of memory or
+            data should not stay failed.
+
+    Returns:
+        The trials with their records; ``interrupted`` is true if Ctrl-C ended the sweep.
+
+    >>> from mindgap.runs import SerialExecutor
+    >>> from mindgap.studies import CertificateCoverage
+    >>> study = CertificateCoverage().tiny()
+    >>> found = sweep(study, store=":memory:", executor=SerialExecutor(), progress=False, limit=1)
+    >>> found.done, found.complete
+    (1, False)
     """
     _check(study, limit)
     trials = tuple(study.trials())
     ids = trial_ids(study, list(trials))
-    with _opened(store) as kept, _chosen(executor, workers) as chosen:
+    make = functools.partial(LocalExecutor, workers)
+    with _opened(store) as kept, open_executor(executor, make) as chosen:
         before = _known(kept, study)
         jobs = _jobs(ids, trials, before, retry_failed)[:limit]
         resumed = sum(_is_done(before.get(key)) for key in ids)
         with Progress(
             resumed + len(jobs), done=resumed, unit="trial", title=study.name, shown=progress
         ) as bar:
-            interrupted = Drive(study, jobs, kept, chosen, in_flight(chosen, workers), bar).run()
+            interrupted = drive(_Trials(study, kept), jobs, chosen, in_flight(chosen, workers), bar)
         after = _known(kept, study)
     rows = tuple(after.get(key) for key in ids)
     return Sweep(study=study, trials=trials, rows=rows, resumed=resumed, interrupted=interrupted)
@@ -149,11 +190,7 @@ def _check(study: Study, limit: int | None) -> None:
         )
     if limit is not None and limit < 0:
         raise InputError(f"limit must be 0 or more, got {limit}. Leave it out to run all trials.")
-    if LOADING.is_set():
-        raise InputError(
-            "A sweep must not start while a script is imported. Guard it with if __name__ == "
-            "'__main__'."
-        )
+    refuse_while_loading(_Trials.title)
 
 
 def _known(store: Store, study: Study) -> dict[str, StoredTrial]:
@@ -166,7 +203,7 @@ def _is_done(row: StoredTrial | None) -> bool:
 
 def _jobs(
     ids: list[str], trials: tuple[Trial, ...], known: dict[str, StoredTrial], retry_failed: bool
-) -> list[Job]:
+) -> list[Job[Trial]]:
     """What is left to do, equal trials once."""
     wanted = dict(zip(ids, trials, strict=True))
     left = [
@@ -185,17 +222,3 @@ def _opened(store: Store | str | os.PathLike[str] | None) -> Iterator[Store]:
         return
     with Store(default_store() if store is None else store) as opened:
         yield opened
-
-
-@contextlib.contextmanager
-def _chosen(executor: AnyExecutor | None, workers: int | None) -> Iterator[AnyExecutor]:
-    if executor is not None:
-        yield as_executor(executor)
-        return
-    own = LocalExecutor(workers)
-    try:
-        yield own
-    finally:  # nothing is in flight unless Ctrl-C came at an odd moment, and then it must not be waited for
-        own.shutdown(wait=False, cancel_futures=True)
-        own.abort()
-        own.shutdown()

@@ -1,10 +1,8 @@
 """Trial id: equal if and only if the same code would do the same work.
 
-Code version: a hash of the source that a study runs, found by reading imports, without importing
-anything.
-
-Comments, layout and docstrings do not count, so polishing words does not throw away computed
-trials.
+An id covers the source that a study runs, which is found by reading imports, without importing
+anything. Comments, layout and docstrings do not count, so that an edit of words does not throw away
+computed trials.
 """
 
 import ast
@@ -14,35 +12,41 @@ import sys
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindgap._version import __version__
-from mindgap.core import InputError, Study, Trial, canonical
+from mindgap.core import FAMILIES, InputError, Study, Trial, canonical
 
-HOUSE = "mindgap"
-_REGISTRY = "mindgap.core.registry"
-_LOOKUPS = frozenset({"find", "catalog", "load", "*"})
-_ROOMS = ("mindgap.measures", "mindgap.bounds", "mindgap.remedies")
+PACKAGE = "mindgap"
+# Whoever imports one of these functions may reach any module of the folders by a name in a string.
+_LOOKUPS: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
+    "mindgap.core.registry": (
+        frozenset({"find", "catalog"}),
+        tuple(folder for family, folder in FAMILIES.items() if family != "study"),
+    ),
+    "mindgap.data.catalog": (frozenset({"load"}), ("mindgap.data",)),
+}
 
 
 def code_version(module: str) -> str:
-    """Hash of mindgap's version, the module's source, and all followed sources that it imports, directly or not.
+    """Hash mindgap's version, a module's source, and the source of all that it imports.
 
-    Followed are ``mindgap.*``, the module's own top-level package, and plain files beside a
-    top-level module. A package that is imported as such counts with its whole folder, because it
-    may import its siblings dynamically.
+    Imports are followed into ``mindgap``, into the module's own top-level package, and into plain
+    files next to a top-level module. A name of a lazy package leads to the file that defines it. A
+    package that is imported as such counts with its whole folder, because it may import its
+    submodules dynamically.
 
     >>> code_version("mindgap.core.table") == code_version("mindgap.core.table")
     True
     """
     digest = hashlib.sha256(__version__.encode())
     for name, path in sorted(reachable(module).items()):
-        digest.update(f"\0{name}\0{_read(path, *_stamp(path))[0]}".encode())
+        digest.update(f"\0{name}\0{_read(path, *_stamp(path)).digest}".encode())
     return digest.hexdigest()[:16]
 
 
-def bytecode(cls: type) -> str:
-    """Hash of a class's methods, for one that was typed into a session and has no file."""
+def _bytecode(cls: type) -> str:
+    """Hash the methods of a class that was typed into a session and has no file."""
     functions = [value for value in vars(cls).values() if isinstance(value, types.FunctionType)]
     return hashlib.sha256(
         repr([_instructions(function.__code__) for function in functions]).encode()
@@ -57,7 +61,7 @@ def _instructions(code: types.CodeType) -> list[object]:
 
 
 def reachable(module: str) -> dict[str, Path]:
-    """The followed modules that ``module`` depends on, itself included, with their files."""
+    """Find the files of all modules that ``module`` depends on, itself included."""
     start = _locate(module, module)
     found: dict[str, Path] = {} if start is None else {module: start}
     waiting = list(found)
@@ -71,18 +75,16 @@ def reachable(module: str) -> dict[str, Path]:
 
 def _direct(name: str, path: Path, home: str) -> Iterator[tuple[str, Path]]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for level, base, names in _read(path, *_stamp(path))[1]:
-        target = _absolute(level, base, package)
-        rooms = _ROOMS if _looks_up(target, names) else ()
-        for wanted in (*_wanted(target, names, home), *rooms):
-            yield from _expand(wanted, home)
+    for level, base, names in _read(path, *_stamp(path)).imports:
+        for module, imported in _resolved(_absolute(level, base, package), names, home):
+            for wanted in (module, *_looked_up(module, imported)):
+                yield from _expand(wanted, home)
 
 
-def _looks_up(target: str, names: tuple[str, ...]) -> bool:
-    """Whether an import may reach any spec by its name."""
-    if target == _REGISTRY:
-        return not names or bool(_LOOKUPS & set(names))
-    return f"{target}." == _REGISTRY.removesuffix("registry") and "registry" in names
+def _looked_up(module: str, imported: str) -> tuple[str, ...]:
+    """The folders that an import may reach by name; none for most imports."""
+    functions, folders = _LOOKUPS.get(module, (frozenset(), ()))
+    return folders if imported in functions or imported in ("", "*") else ()
 
 
 def _absolute(level: int, base: str, package: str) -> str:
@@ -92,10 +94,21 @@ def _absolute(level: int, base: str, package: str) -> str:
     return ".".join([*parts, base] if base else parts)
 
 
-def _wanted(target: str, names: tuple[str, ...], home: str) -> list[str]:
-    """``from package import submodule`` asks for the submodule, ``from package import Name`` for the package."""
-    below = [f"{target}.{name}" for name in names if _locate(f"{target}.{name}", home) is not None]
-    return below if names and len(below) == len(names) else [target, *below]
+def _resolved(target: str, names: tuple[str, ...], home: str) -> Iterator[tuple[str, str]]:
+    """The modules that an import needs, each with the name taken from it ("" for the whole)."""
+    if not names:
+        yield target, ""
+    lazy = _lazy_homes(target, home) if names else {}
+    for name in names:
+        if _locate(f"{target}.{name}", home) is not None:
+            yield f"{target}.{name}", ""
+        else:
+            yield (f"{target}.{lazy[name]}" if name in lazy else target), name
+
+
+def _lazy_homes(package: str, home: str) -> Mapping[str, str]:
+    path = _locate(package, home)
+    return {} if path is None or path.name != "__init__.py" else _read(path, *_stamp(path)).lazy
 
 
 def _expand(name: str, home: str) -> Iterator[tuple[str, Path]]:
@@ -113,7 +126,7 @@ def _expand(name: str, home: str) -> Iterator[tuple[str, Path]]:
 def _locate(name: str, home: str) -> Path | None:
     """The source file of a followed module, from what is already imported; None for all others."""
     top, own = name.partition(".")[0], home.partition(".")[0]
-    if top not in (HOUSE, own) and not _beside(top, own):
+    if top not in (PACKAGE, own) and not _beside(top, own):
         return None
     loaded = getattr(sys.modules.get(name), "__file__", None)
     if loaded and loaded.endswith(".py") and Path(loaded).is_file():
@@ -130,7 +143,7 @@ def _candidates(name: str, own: str) -> Iterator[Path]:
 
 
 def _folders(top: str, own: str) -> list[Path]:
-    """Where the parts of a top-level package lie; a file beside the study stands for itself."""
+    """Where the parts of a top-level package are; a file next to the study is its own part."""
     package = getattr(sys.modules.get(top), "__path__", None)
     if package is not None:
         return [Path(entry) for entry in package]
@@ -151,17 +164,36 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
+class _Source(NamedTuple):
+    """What is read from a file: its hash, its imports, and the homes of its lazy names."""
+
+    digest: str
+    imports: tuple[tuple[int, str, tuple[str, ...]], ...] = ()
+    lazy: Mapping[str, str] = {}
+
+
 @functools.lru_cache(maxsize=4096)
-def _read(path: Path, *stamp: int) -> tuple[str, tuple[tuple[int, str, tuple[str, ...]], ...]]:  # noqa: ARG001
-    """The hash of a file and the imports in it; the stamp makes an edited file a new entry."""
+def _read(path: Path, *stamp: int) -> _Source:  # noqa: ARG001
+    """Read a file; the stamp makes an edited file a new entry of the cache."""
     source = path.read_bytes()
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        return hashlib.sha256(source).hexdigest(), ()
-    imports = tuple(_imports(tree))
+        return _Source(hashlib.sha256(source).hexdigest())
+    imports, lazy = tuple(_imports(tree)), _lazy(tree)
     _strip_docstrings(tree)
-    return hashlib.sha256(ast.dump(tree, annotate_fields=False).encode()).hexdigest(), imports
+    digest = hashlib.sha256(ast.dump(tree, annotate_fields=False).encode()).hexdigest()
+    return _Source(digest, imports, lazy)
+
+
+def _lazy(tree: ast.Module) -> dict[str, str]:
+    """Where the names of a package that calls ``mindgap._lazy.lazy`` with a table are defined."""
+    for node in tree.body:
+        match node:
+            case ast.Expr(ast.Call(ast.Name("lazy"), [_, ast.Dict() as table])):
+                homes = ast.literal_eval(table)
+                return {name: home for home, names in homes.items() for name in names.split()}
+    return {}
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[int, str, tuple[str, ...]]]:
@@ -188,31 +220,42 @@ _LARGEST_SEED = 2**63 - 1
 
 
 def trial_id(study: Study, trial: Trial) -> str:
-    """Hash of the study's family, name and fields, the trial's parameters and seed, and the version of the code."""
+    """Hash what a trial does: study, fields, parameters, seed and code.
+
+    Args:
+        study: The study that the trial belongs to.
+        trial: The trial.
+
+    >>> from mindgap.core import Trial
+    >>> from mindgap.studies import CertificateCoverage
+    >>> ids = {trial_id(CertificateCoverage(), Trial(parameters={}, seed=n)) for n in (0, 1, 1)}
+    >>> len(ids)
+    2
+    """
     return trial_ids(study, [trial])[0]
 
 
 def trial_ids(study: Study, trials: list[Trial]) -> list[str]:
-    """The ids of many trials; the code is read once."""
+    """Hash many trials; the code is read once."""
     head = [study.family, study.name, fields_of(study), version_of(study)]
     return [_digest([*head, parameters_of(trial), seed_of(trial)]) for trial in trials]
 
 
 def version_of(study: Study) -> str:
-    """The version of the code that a study runs."""
+    """Hash the code that a study runs."""
     module = type(study).__module__
     return (
-        code_version(module) if reachable(module) else code_version(module) + bytecode(type(study))
+        code_version(module) if reachable(module) else code_version(module) + _bytecode(type(study))
     )
 
 
 def fields_of(study: Study) -> str:
-    """The study's fields as canonical JSON."""
+    """Write a study's fields as canonical JSON."""
     return canonical(study.parameters, f"field of {study.name}")
 
 
 def parameters_of(trial: Trial) -> str:
-    """The trial's parameters as canonical JSON."""
+    """Write a trial's parameters as canonical JSON."""
     if not isinstance(trial.parameters, Mapping):
         raise InputError(
             f"The parameters of a trial must be a mapping from names to plain data, got "
@@ -222,7 +265,7 @@ def parameters_of(trial: Trial) -> str:
 
 
 def seed_of(trial: Trial) -> int:
-    """The seed as a plain integer of 64 bits."""
+    """Check that a trial's seed is an integer of 64 bits, and return it."""
     seed: Any = trial.seed
     if (
         isinstance(seed, bool)
@@ -230,8 +273,8 @@ def seed_of(trial: Trial) -> int:
         or not 0 <= int(seed) <= _LARGEST_SEED
     ):
         raise InputError(
-            f"The seed of a trial must be an integer from 0 to 2**63 - 1, got {seed!r}. Pass such "
-            "a one."
+            f"The seed of a trial must be an integer from 0 to 2**63 - 1, got {seed!r}. Choose "
+            "another."
         )
     return int(seed)
 

@@ -1,4 +1,4 @@
-"""Work: run one trial, here or in a worker, and wrap what came of it and what it cost."""
+"""Run one trial, here or in a worker, and record its result and its cost."""
 
 import dataclasses
 import datetime as dt
@@ -18,7 +18,7 @@ _LONGEST_ERROR = 500
 
 
 def now() -> str:
-    """The time in UTC."""
+    """Return the time in UTC."""
     return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
 
 
@@ -34,7 +34,7 @@ def _torch_version() -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of a trial: its record as JSON or its error, with cost, place and versions."""
+    """The result of a trial: its record as JSON or its error, with cost, host and versions."""
 
     status: Status
     record: str | None = None
@@ -72,7 +72,7 @@ def run_trial(study: Study, trial: Trial) -> Outcome:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's type and message on one line.
+    """Write an error's type and message on one line.
 
     >>> one_line(ValueError("too\\n  wide"))
     'ValueError: too wide'

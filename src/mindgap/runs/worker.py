@@ -1,9 +1,7 @@
-"""Worker: the program of a fresh Python process that runs what the driver sends, one task at a time.
+"""The program of a worker process, which runs what the driver sends, one task at a time.
 
-It is started by ``mindgap.runs.process`` and speaks over its standard input and output. It ends as
-soon as the driver does, and takes no notice of Ctrl-C, which is the driver's business.
-
-Frames: messages of a known length over a pipe.
+It is started by ``mindgap.runs.process`` and exchanges messages over its standard input and output.
+It ends as soon as the driver does, and ignores Ctrl-C, which the driver handles.
 """
 
 import contextlib
@@ -57,14 +55,12 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
     return b"".join(pieces)
 
 
-LOADING = (
-    threading.Event()
-)  # set while a user's script is read in; a sweep must not start from there
+LOADING = threading.Event()  # set while a user's script is imported; no sweep may start then
 
 
 @dataclasses.dataclass(frozen=True)
 class Home:
-    """Where a class was defined, so that a fresh process can find it again."""
+    """Where a class was defined, so that another process can find it."""
 
     module: str
     file: str | None
@@ -72,7 +68,7 @@ class Home:
 
 
 def home_of(thing: object) -> Home:
-    """The home of an object's class."""
+    """Find the home of an object's class."""
     name = type(thing).__module__
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None) if name == "__main__" else None
@@ -89,14 +85,12 @@ def main() -> None:
     send(sink, b"ready")
     while True:
         task = tasks.get()
-        send(
-            sink, b"begun"
-        )  # a worker that dies before was idle, and another one may take the task
+        send(sink, b"begun")  # a worker that dies before this was idle, and another takes the task
         send(sink, _answer(task))
 
 
 def _own_pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """Keep the pipes for ourselves: what a trial prints goes to standard error, and it reads nothing."""
+    """Keep the pipes to ourselves: a trial prints to standard error and reads nothing."""
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -113,7 +107,7 @@ def _read(source: IO[bytes], tasks: queue.SimpleQueue[bytes]) -> None:
 
 
 def _watch_parent(parent: int) -> None:
-    """A second look, in case another process keeps the driver's end of the pipe open."""
+    """End with the driver even if another process keeps the driver's end of the pipe open."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(0)
@@ -132,7 +126,8 @@ def _answer(task: bytes) -> bytes:
 
 
 def _loaded(task: bytes) -> tuple[Any, tuple[Any, ...]]:
-    home, payload = pickle.loads(task)  # noqa: S301  (from the driver that started us, over a private pipe)
+    # Both pickles come over a private pipe from the driver that started us.
+    home, payload = pickle.loads(task)  # noqa: S301
     LOADING.set()
     try:
         ensure_importable(home)
@@ -143,7 +138,7 @@ def _loaded(task: bytes) -> tuple[Any, tuple[Any, ...]]:
 
 
 def ensure_importable(home: Home) -> None:
-    """Load the module of a study that is not on the path: the user's script, or a file loaded by its path."""
+    """Load a module that is on no path: the user's script, or a file of its own."""
     if home.module in sys.modules and home.module != "__main__":
         return
     if home.module == "__main__":

@@ -1,14 +1,14 @@
-"""Where to evaluate an expensive function next: Taylor Based Sampling in boxes, simplices and other domains."""
+"""Where to evaluate an expensive function next: Taylor Based Sampling in bounded domains."""
 
 from mindgap._lazy import lazy
 
 lazy(
     __name__,
     {
-        "acquisition": "Interest",
+        "acquisition": "Acquisition",
         "domain": "Box Domain Product Simplex Where",
-        "initial_design": "start_points",
-        "proposal": "Draw",
+        "initial_design": "initial_design",
+        "proposal": "Proposal",
         "taylor_sampler": "Sampled TaylorSampler",
         "trail": "Asked",
     },

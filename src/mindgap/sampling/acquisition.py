@@ -1,4 +1,4 @@
-"""How interesting each evaluated point is: how much the function changes around it."""
+"""The acquisition function: how much an expensive function changes around a point."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,30 +7,48 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, generator, integer, number
+from mindgap.core import InputError, choice, generator, implements, integer, number
 from mindgap.ops.taylor.metric import taylor_metric
 from mindgap.ops.variance.local import local_variance, sampled_variance
 from mindgap.sampling.box import Domain
 
 Function = Callable[[Tensor], Any]
 Kind = Literal["derivative", "differences", "sampled", "neighbors"]
-KINDS: tuple[str, ...] = get_args(Kind)
+ACQUISITIONS: tuple[str, ...] = get_args(Kind)
 
 
+@implements("T1", "T2", cites=("novello2020variance",))
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Interest:
-    """Which quantity says where a function changes quickly, and with which settings.
+class Acquisition:
+    r"""The acquisition function of Taylor Based Sampling: large where a function changes fast.
 
-    ``kind`` is one of
+    Formula: $Df_\epsilon^n(x) = \sum_{1 \le |k| \le n} \epsilon^{|k|} \frac{\lVert \partial^k f(x)
+    \rVert^2}{k!}$
 
-    - ``"derivative"``: the Taylor metric Df by forward-mode differentiation; needs a torch
-    function; - ``"differences"``: Df by central differences; costs further calls of the function
-    around every point; - ``"sampled"``: the variance of the function under noise; costs ``draws``
-    calls a point; - ``"neighbors"``: the variance of the known values among the nearest points: no
-    derivatives, no further calls.
+    Reading: Without derivatives, the variance of f around x takes the place of Df. New points are
+    drawn where it is large. It is zero where the function is flat, and also where no known point
+    has met a change yet.
 
-    ``epsilon`` is the variance of the noise and ``order`` that of Df. ``neighbors`` counts the
-    point itself; 0 takes two an input and the point.
+    Assumes: The function is smooth at the scale $\sqrt\epsilon$. The kind ``"derivative"`` needs a
+    torch function; ``"differences"`` and ``"sampled"`` call any function at further points;
+    ``"neighbors"`` needs the known values only.
+
+    Args:
+        kind: ``"derivative"``, the Taylor metric Df by forward-mode differentiation;
+            ``"differences"``, Df by central differences; ``"sampled"``, the variance of the
+            function under Gaussian noise; or ``"neighbors"``, the variance of the known values
+            among the nearest points.
+        epsilon: Variance of the noise.
+        order: Order of the Taylor metric.
+        step: Width of the central differences; chosen by the order and the points if None.
+        draws: Calls of the function per point for ``"sampled"``.
+        neighbors: Nearest points for ``"neighbors"``, the point itself included; 0 means two per
+            input and the point itself.
+
+    >>> acquisition = Acquisition(epsilon=0.01, order=1)
+    >>> points = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    >>> acquisition.anywhere(lambda x: x[:, 0] ** 2, points).tolist()
+    [0.0, 0.04]
     """
 
     kind: Kind = "derivative"
@@ -41,12 +59,10 @@ class Interest:
     neighbors: int = 0
 
     def __post_init__(self) -> None:
-        choice("interest", self.kind, KINDS)
-        (
-            integer("order", self.order, 1),
-            integer("draws", self.draws, 2),
-            integer("neighbors", self.neighbors, 0),
-        )
+        choice("acquisition", self.kind, ACQUISITIONS)
+        integer("order", self.order, 1)
+        integer("draws", self.draws, 2)
+        integer("neighbors", self.neighbors, 0)
         if not number("epsilon", self.epsilon) > 0:
             raise InputError(
                 f"epsilon must be above 0, got {self.epsilon}. It is the variance of the noise."
@@ -54,15 +70,21 @@ class Interest:
 
     @property
     def calls(self) -> bool:
-        """Whether the function is called again, or differentiated, for it."""
+        """Whether computing it calls or differentiates the function."""
         return self.kind != "neighbors"
 
     def needed(self, domain: Domain) -> int:
-        """How many values must be known before it can be told."""
+        """Count the values that must be known before it can be computed."""
         return 1 if self.calls else self._neighbors(domain)
 
     def anywhere(self, function: Function, points: Tensor, seed: int = 0) -> Tensor:
-        """The interest of any points, evaluated or not, from the function itself."""
+        """Compute it from the function itself, at points that need not be evaluated yet.
+
+        Args:
+            function: Takes n rows and returns n values or rows.
+            points: One row per point.
+            seed: Seed of the noise of ``"sampled"``.
+        """
         if self.kind == "sampled":
             random = generator(seed)
             return sampled_variance(
@@ -86,7 +108,15 @@ class Interest:
         domain: Domain,
         seed: int = 0,
     ) -> Tensor:
-        """The interest of points whose values are known."""
+        """Compute it at points whose values are known.
+
+        Args:
+            function: Takes n rows and returns n values or rows; None is enough for ``"neighbors"``.
+            points: One row per point.
+            values: One row per point.
+            domain: Its box sets the units in which ``"neighbors"`` measures distances.
+            seed: Seed of the noise of ``"sampled"``.
+        """
         if not self.calls:
             k = min(self._neighbors(domain), len(points))
             if k < 2:
@@ -96,8 +126,8 @@ class Interest:
             ).variance
         if function is None:
             raise InputError(
-                f"interest={self.kind!r} must have a function to call, got none. Pass one, or "
-                "interest='neighbors'."
+                f"acquisition={self.kind!r} must have a function to call, got none. Pass one, or "
+                "acquisition='neighbors'."
             )
         return self.anywhere(function, points, seed)
 

@@ -1,4 +1,4 @@
-"""What a domain is, and the plainest one: a box."""
+"""Domain, the set inside which a function is evaluated, and its simplest form: a box."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mindgap.ops.mixture.points import as_numbers, as_rows
 
 
 class Domain(ABC):
-    """A bounded set of points, its border included."""
+    """A bounded, closed set of points."""
 
     @property
     @abstractmethod
@@ -26,35 +26,54 @@ class Domain(ABC):
 
     @abstractmethod
     def contains(self, points: Any) -> Tensor:
-        """Which points lie inside, as truth values."""
+        """Tell which points lie inside.
+
+        Args:
+            points: One row per point.
+
+        Returns:
+            One truth value per point.
+        """
 
     @abstractmethod
     def uniform(self, count: int, generator: torch.Generator) -> Tensor:
-        """Independent points, all parts of the domain equally likely, ``(count, dimension)`` in double precision."""
+        """Draw independent points from the uniform distribution.
+
+        Args:
+            count: Number of points.
+            generator: Source of randomness.
+
+        Returns:
+            The points, ``(count, dimension)`` in double precision.
+        """
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """A description that JSON can hold and :func:`from_dict` reads."""
+        """Describe the domain as plain data, which ``from_dict`` reads back."""
 
     @property
     def dimension(self) -> int:
-        """How many numbers describe a point."""
+        """Number of coordinates of a point."""
         return self.box.dimension
 
     @property
     def bounds(self) -> tuple[Tensor, Tensor]:
-        """The lowest and the highest value of every coordinate."""
+        """Lowest and highest value of every coordinate."""
         return self.box.ends
 
     @property
     def volume(self) -> float | None:
-        """Its volume, or None where that is not known."""
+        """Its volume, or None where it is not known."""
         return None
 
 
 @dataclasses.dataclass(frozen=True)
 class Box(Domain):
-    """All points between ``low`` and ``high``, coordinate by coordinate.
+    """All points between two corners, coordinate by coordinate.
+
+    Args:
+        low: Lowest value of every coordinate; a number means one coordinate.
+        high: Highest value of every coordinate.
 
     >>> Box([-1, 0], [1, 10]).contains([[0.5, 3], [2, 3]])
     tensor([ True, False])
@@ -71,7 +90,7 @@ class Box(Domain):
         if len(self.low) != len(self.high):
             raise InputError(
                 f"low and high must be equally long, got {len(self.low)} and {len(self.high)}. "
-                "Pass one number per axis."
+                "Pass one number per coordinate."
             )
         if not all(low < high for low, high in zip(self.low, self.high, strict=True)):
             raise InputError(
@@ -81,7 +100,14 @@ class Box(Domain):
 
     @classmethod
     def unit(cls, dimension: int) -> Box:
-        """The unit cube."""
+        """Make the unit cube.
+
+        Args:
+            dimension: Number of coordinates.
+
+        >>> Box.unit(2)
+        Box(low=(0.0, 0.0), high=(1.0, 1.0))
+        """
         return cls([0.0] * integer("dimension", dimension), [1.0] * dimension)
 
     @property
@@ -115,7 +141,7 @@ class Box(Domain):
         )
 
     def to_unit(self, points: Any) -> Tensor:
-        """Points in coordinates from 0 to 1.
+        """Map points of the box to coordinates from 0 to 1.
 
         >>> Box(-1, 3).to_unit([[-1.0], [1.0], [3.0]]).tolist()
         [[0.0], [0.5], [1.0]]
@@ -124,7 +150,7 @@ class Box(Domain):
         return (as_rows(points, dimension=self.dimension) - low) / (high - low)
 
     def from_unit(self, points: Any) -> Tensor:
-        """Points whose coordinates from 0 to 1 are given; 0 and 1 give the ends to the last bit."""
+        """Map coordinates from 0 to 1 to points of the box; 0 and 1 give its ends exactly."""
         low, high = self.ends
         rows = as_rows(points, dimension=self.dimension)
         return torch.lerp(low.expand_as(rows), high.expand_as(rows), rows)
@@ -137,7 +163,7 @@ def _corner(values: Sequence[float] | float | Tensor, name: str) -> tuple[float,
     corner = as_numbers(values, name).reshape(-1)
     if len(corner) == 0 or not bool(corner.isfinite().all()):
         raise InputError(
-            f"{name} must be one finite number a coordinate, got {values!r}. Bound every "
+            f"{name} must be one finite number per coordinate, got {values!r}. Bound every "
             "coordinate."
         )
     return tuple(corner.tolist())

@@ -1,4 +1,4 @@
-"""Domains: the sets inside which a function is evaluated, as boxes, simplices, products and anything with a rule."""
+"""Domains to sample: boxes, simplices, their products, and the points that obey a rule."""
 
 import dataclasses
 import math
@@ -22,9 +22,13 @@ ROUNDING = 1e-12
 class Simplex(Domain):
     """Parts of a whole: coordinates of at least 0 that sum to at most ``total``.
 
-    What is missing to ``total`` is one part more, so n fractions that sum to one are a simplex of
+    The remainder to ``total`` is one further part, so n fractions that sum to one are a simplex of
     dimension n - 1. In n coordinates they would be a set without volume, which no draw from a
     density ever hits.
+
+    Args:
+        size: Number of coordinates, one less than there are parts.
+        total: Sum of all parts.
 
     >>> Simplex(2).contains([[0.2, 0.3], [0.7, 0.7]])
     tensor([ True, False])
@@ -53,13 +57,17 @@ class Simplex(Domain):
         return (rows >= 0).all(1) & (rows.sum(1) <= self.total * (1 + ROUNDING))
 
     def uniform(self, count: int, generator: torch.Generator) -> Tensor:
-        """Waiting times over their sum: given the sum, they are uniform."""
+        """Divide exponential waiting times by their sum: the shares are uniform on the simplex."""
         times = torch.empty(integer("count", count), self.size + 1, dtype=torch.float64)
         times.exponential_(generator=generator)
         return self.total * (times / times.sum(1, keepdim=True))[:, :-1]
 
     def parts(self, points: Any) -> Tensor:
-        """All parts of the whole, the last one included: they sum to ``total``."""
+        """Add the last part to every point, so that each row sums to ``total``.
+
+        >>> Simplex(2).parts([[0.25, 0.5]]).tolist()
+        [[0.25, 0.5, 0.25]]
+        """
         rows = as_rows(points, dimension=self.size)
         return torch.cat([rows, (self.total - rows.sum(1, keepdim=True)).clamp_min(0)], dim=1)
 
@@ -69,10 +77,14 @@ class Simplex(Domain):
 
 @dataclasses.dataclass(frozen=True)
 class Product(Domain):
-    """Points whose first coordinates lie in the first domain, the next ones in the second, and so on.
+    """The Cartesian product of domains: first the coordinates of the first one, and so on.
 
-    >>> Product((Box(0, 10), Simplex(2))).dimension
-    3
+    Args:
+        factors: The domains.
+
+    >>> heat_and_mixture = Product((Box(0, 10), Simplex(2)))
+    >>> heat_and_mixture.contains([[7.0, 0.2, 0.3], [7.0, 0.9, 0.3]])
+    tensor([ True, False])
     """
 
     factors: tuple[Domain, ...]
@@ -112,11 +124,13 @@ class Product(Domain):
 
 @dataclasses.dataclass(frozen=True)
 class Where(Domain):
-    """The points of a domain for which ``rule(points)`` is true.
+    """The points of a domain that obey a rule.
 
-    ``rule`` gets points as a tensor of double precision, one a row, and returns one truth value a
-    point. Draws are those of ``inside`` that obey the rule; ``limit`` of them without enough
-    success are an error.
+    Args:
+        inside: The domain to draw from.
+        rule: Takes points as a double-precision tensor, one row per point, and returns one truth
+            value per point.
+        limit: Most points to draw from ``inside`` before too few that obey the rule are an error.
 
     >>> ring = Where(Box([-1, -1], [1, 1]), lambda points: (points**2).sum(1) > 0.5)
     >>> ring.contains([[0.0, 0.0], [0.9, 0.9]])
@@ -134,16 +148,15 @@ class Where(Domain):
     def contains(self, points: Any) -> Tensor:
         rows = as_rows(points, dimension=self.dimension)
         result = self.inside.contains(rows)
-        result[result.clone()] = mask(
-            self.rule, rows[result]
-        )  # a rule need not make sense elsewhere
+        # Outside the domain a rule need not make sense, so it never sees those points.
+        result[result.clone()] = mask(self.rule, rows[result])
         return result
 
     def uniform(self, count: int, generator: torch.Generator) -> Tensor:
         return self.accepted(count, generator).points
 
     def accepted(self, count: int, generator: torch.Generator) -> Accepted:
-        """Uniform points, together with the share of draws that obeyed the rule: the rule's share of the volume."""
+        """Draw uniform points and count the draws, whose accepted share estimates the volume."""
         advice = "Tighten the bounds around the rule, or raise limit."
         integer("count", count)
         return accept(
@@ -155,16 +168,18 @@ class Where(Domain):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Not possible: code does not go into a file of data."""
+        """Refuse: code does not belong into a file of data."""
         raise InputError(
             "A domain must be a Box, a Simplex or a Product of these to be saved, got one with a "
-            "rule in Python. "
-            "Pass the domain again when you load."
+            "rule in Python. Pass the domain again when you load."
         )
 
 
 def from_dict(description: Mapping[str, Any]) -> Domain:
-    """The domain that ``to_dict`` described.
+    """Rebuild the domain that ``to_dict`` described.
+
+    Args:
+        description: What ``to_dict`` returned.
 
     >>> from_dict(Box(0, 1).to_dict()) == Box(0, 1)
     True
@@ -178,6 +193,5 @@ def from_dict(description: Mapping[str, Any]) -> Domain:
     except (TypeError, KeyError) as error:
         raise InputError(
             f"A {kind} must be described by the fields that to_dict writes, got "
-            f"{', '.join(fields) or 'none'}. Save it "
-            "again."
+            f"{', '.join(fields) or 'none'}. Save it again."
         ) from error

@@ -1,4 +1,4 @@
-"""Where to evaluate a function first: points that fill a domain."""
+"""The initial design: where to evaluate a function before anything is known about it."""
 
 import math
 from typing import Literal, get_args
@@ -6,40 +6,52 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, generator, integer
+from mindgap.core import InputError, choice, generator, implements, integer
 from mindgap.ops.rejection import LIMIT, accept
-from mindgap.sampling.domain import Domain
+from mindgap.sampling.box import Domain
 
-Start = Literal["grid", "uniform", "sobol", "latin-hypercube"]
-STARTS: tuple[str, ...] = get_args(Start)
+Design = Literal["grid", "uniform", "sobol", "latin-hypercube"]
+DESIGNS: tuple[str, ...] = get_args(Design)
 
 
-def start_points(
-    kind: Start, count: int, domain: Domain, seed: int = 0, *, limit: int = LIMIT
+@implements("T1", cites=("novello2020variance",))
+def initial_design(
+    kind: Design, count: int, domain: Domain, seed: int = 0, *, limit: int = LIMIT
 ) -> Tensor:
-    """Exactly ``count`` points inside the domain, ``(count, dimension)`` in double precision.
+    r"""Fill a domain with a given number of points, before any value is known.
 
-    ``"grid"`` A full grid, both ends of every axis included, the same number of levels on all axes
-        or one more on the first ones. In one dimension this is ``linspace``. Where ``count`` is no
-        such product of levels, the next finer grid is thinned out evenly to ``count`` points;
-        ``seed`` plays no part.
-    ``"uniform"``
-        Independent points.
-    ``"sobol"`` A scrambled Sobol sequence, which fills a box more evenly. It is at its best when
-        ``count`` is a power of 2.
-    ``"latin-hypercube"``
-        On every axis one point in each of ``count`` equal slices, at random inside its slice.
+    Formula: $X_1, …, X_N \in S$
 
-    In a domain that is no box, points of its box are drawn until enough lie inside: the grid is
-    refined, the sequence goes on, further hypercubes are drawn (their slices then no longer hold
-    one point each).
+    Reading: The points are spread over the domain S without a look at the function. The sampler can
+    only follow what these points have met: a peak between all of them stays unseen. ``"sobol"``
+    covers a box more evenly than ``"uniform"`` points.
 
-    >>> from mindgap.sampling.domain import Box
-    >>> start_points("grid", 5, Box(-1, 1)).flatten().tolist()
+    Assumes: The domain fills a fair share of its box: outside a box, points of the box are drawn
+    until enough lie inside. The grid is then refined, the Sobol sequence continued, and further
+    hypercubes are drawn, whose slices no longer hold one point each.
+
+    Args:
+        kind: ``"grid"``, ``"uniform"``, ``"sobol"`` or ``"latin-hypercube"``. A grid includes both
+            ends of every axis and has the same number of levels on all axes, or one more on the
+            first ones; where ``count`` is no such product, the next finer grid is thinned out
+            evenly. Uniform points are independent. A scrambled Sobol sequence is at its best when
+            ``count`` is a power of 2. A Latin hypercube has one point in each of ``count`` equal
+            slices of every axis.
+        count: Number of points.
+        domain: The domain to fill.
+        seed: Seed of the random kinds; a grid ignores it.
+        limit: Most points to draw from the box before giving up.
+
+    Returns:
+        The points, ``(count, dimension)`` in double precision.
+
+    >>> from mindgap.sampling import Box
+    >>> initial_design("grid", 5, Box(-1, 1)).flatten().tolist()
     [-1.0, -0.5, 0.0, 0.5, 1.0]
     """
-    choice("kind", kind, STARTS)
-    integer("count", count, 1), integer("limit", limit, 1)
+    choice("kind", kind, DESIGNS)
+    integer("count", count, 1)
+    integer("limit", limit, 1)
     random = generator(seed)
     if kind == "uniform":
         return domain.uniform(count, random)
@@ -47,16 +59,18 @@ def start_points(
         return _grid(count, domain, max(limit, 10 * count))
     if kind == "sobol":
         return _sobol(count, domain, seed, limit)
-    propose = lambda size: domain.box.from_unit(latin_hypercube(size, domain.dimension, random))  # noqa: E731
+
+    def propose(size: int) -> Tensor:
+        return domain.box.from_unit(_latin_hypercube(size, domain.dimension, random))
+
     return accept(propose, domain.contains, count, limit=limit).points
 
 
-def latin_hypercube(count: int, dimension: int, random: torch.Generator) -> Tensor:
-    """Points of the unit cube, one in each of ``count`` equal slices of every axis.
+def _latin_hypercube(count: int, dimension: int, random: torch.Generator) -> Tensor:
+    """Draw points of the unit cube, one in each of ``count`` equal slices of every axis.
 
-    >>> (
-    ...     latin_hypercube(4, 1, torch.Generator().manual_seed(0)) * 4
-    ... ).floor().flatten().sort().values.tolist()
+    >>> points = _latin_hypercube(4, 1, torch.Generator().manual_seed(0))
+    >>> (points * 4).floor().flatten().sort().values.tolist()
     [0.0, 1.0, 2.0, 3.0]
     """
     noise = torch.rand(2, count, dimension, dtype=torch.float64, generator=random)
@@ -65,7 +79,7 @@ def latin_hypercube(count: int, dimension: int, random: torch.Generator) -> Tens
 
 
 def levels(count: int, dimension: int) -> list[int]:
-    """How many levels each axis of the smallest near-equal grid of at least ``count`` points has.
+    """Find the levels per axis of the smallest near-equal grid of at least ``count`` points.
 
     >>> levels(9, 2), levels(10, 2), levels(13, 2)
     ([3, 3], [4, 3], [4, 4])
@@ -81,15 +95,17 @@ def levels(count: int, dimension: int) -> list[int]:
 
 
 def lattice(sizes: list[int]) -> Tensor:
-    """The points of a grid in the unit cube, ends included; an axis of one level has it in the middle.
+    """List the points of a grid in the unit cube, ends included.
+
+    An axis of one level has it in the middle.
 
     >>> lattice([3, 1]).tolist()
     [[0.0, 0.5], [0.5, 0.5], [1.0, 0.5]]
     """
     size = torch.tensor(sizes)
     stride = math.prod(sizes) // size.cumprod(0)
-    place = torch.arange(math.prod(sizes))[:, None] // stride % size
-    return torch.where(size > 1, place.double() / (size - 1).clamp_min(1), 0.5)
+    level = torch.arange(math.prod(sizes))[:, None] // stride % size
+    return torch.where(size > 1, level.double() / (size - 1).clamp_min(1), 0.5)
 
 
 def _grid(count: int, domain: Domain, limit: int) -> Tensor:
@@ -100,14 +116,14 @@ def _grid(count: int, domain: Domain, limit: int) -> Tensor:
         inside = points[domain.contains(points)]
         if len(inside) >= count:
             return inside[torch.arange(count) * (len(inside) - 1) // max(1, count - 1)]
+        # Refine by the share that lay inside; with none inside there is no share to go by.
         wanted = max(
             len(points) + 1, len(points) * count // len(inside) if len(inside) else 2 * len(points)
         )
     raise InputError(
         f"The domain must hold a fair share of its box for a grid, got {len(inside)} of "
-        f"{len(points)} points inside "
-        f"where {count} were wanted. Tighten its bounds, raise limit, or start with 'uniform' "
-        "points."
+        f"{len(points)} points inside where {count} were wanted. Tighten its bounds, raise limit, "
+        "or use a 'uniform' initial design."
     )
 
 
@@ -119,8 +135,11 @@ def _sobol(count: int, domain: Domain, seed: int, limit: int) -> Tensor:
         1,
         largest,
         "what a Sobol sequence is known for",
-        "start with 'uniform'",
+        "use a 'uniform' initial design",
     )
     engine = torch.quasirandom.SobolEngine(domain.dimension, scramble=True, seed=seed)
-    propose = lambda size: domain.box.from_unit(engine.draw(size, dtype=torch.float64))  # noqa: E731
+
+    def propose(size: int) -> Tensor:
+        return domain.box.from_unit(engine.draw(size, dtype=torch.float64))
+
     return accept(propose, domain.contains, count, limit=limit).points

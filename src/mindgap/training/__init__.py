@@ -1,1 +1,1 @@
-"""Training: the plain loop, many members at once, optimizers, probes and certificates."""
+"""Training: the plain loop, ensembles trained at once, optimizers, probes and certificates."""

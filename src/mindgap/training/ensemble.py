@@ -1,4 +1,4 @@
-"""ensemble: many seeds, and hyper-parameters, trained at once."""
+"""ensemble: train many seeds and hyper-parameters at once."""
 
 import dataclasses
 import warnings
@@ -15,7 +15,7 @@ from mindgap.training.vectorized.problem import Unsupported
 
 
 class SequentialNotice(UserWarning):
-    """Some members are trained one after the other, because they cannot be trained at once."""
+    """Warns that members are trained one after the other, and says why."""
 
 
 def ensemble(
@@ -31,25 +31,38 @@ def ensemble(
     block: int | None = None,
     progress: bool = False,
 ) -> tuple[Fitted, ...]:
-    """Train one member per seed, vectorized; member i equals ``fit(recipe, remedies, seed=seeds[i])``.
+    """Train one member per seed, all at once.
 
-    ``learning_rates`` and ``weight_decays`` hold one number per member, ``sample_weights`` one row
-    per member, ``remedies`` one list for all or one list per member. Members that cannot share an
-    engine (other data, other layers) are trained in groups; those that no engine takes are trained
-    by :func:`fit` one after the other, with a :class:`SequentialNotice` that says why. Dropout
-    draws masks of its own: right in distribution, not the same numbers as in ``fit``. ``block``
-    bounds the members held in memory at once (chosen by itself if not given); ``evaluate_every`` is
-    how often, in epochs, the curves get losses and errors in evaluation mode (0 never).
+    Member i equals ``fit(recipe, remedies, seed=seeds[i])`` up to rounding. Dropout draws masks of
+    its own: they have the right distribution, but are not those of ``fit``. Members that cannot
+    share tensors (other data, other layers) are trained in groups. Members that cannot be
+    vectorized are trained by :func:`fit` one after the other, with a :class:`SequentialNotice`
+    that says why. Ctrl-C keeps the epochs that are complete.
+
+    Args:
+        recipe: What all members have in common.
+        seeds: One seed per member.
+        remedies: One list for all members, or one list per member.
+        learning_rates: One number per member, in place of the recipe's.
+        weight_decays: One number per member, in place of the recipe's.
+        sample_weights: One row per member, one column per training sample.
+        evaluate_every: How often, in epochs, the curves get losses and errors in evaluation mode;
+            0 is never.
+        keep_history: Whether members keep their curves.
+        block: The most members to hold in memory at once; chosen by their size if None.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The trained members, in the order of ``seeds``.
 
     >>> from mindgap.nets import MLP
     >>> import torch
-    >>> data = torch.linspace(-1, 1, 8)[:, None], torch.linspace(-1, 1, 8)[:, None] ** 2
-    >>> recipe = Recipe(model=lambda: MLP((1, 4, 1), "tanh"), train=data, loss="mse", epochs=3)
-    >>> [
-    ...     member.epochs
-    ...     for member in ensemble(recipe, seeds=range(5), learning_rates=[0.1, 0.2, 0.3, 0.4, 0.5])
-    ... ]
-    [3, 3, 3, 3, 3]
+    >>> inputs = torch.linspace(-1, 1, 8)[:, None]
+    >>> recipe = Recipe(model=lambda: MLP((1, 4, 1)), train=(inputs, inputs**2), loss="mse")
+    >>> members = ensemble(recipe, seeds=range(3), learning_rates=[1e-5, 1e-3, 1e-1])
+    >>> losses = [member.subject().mean_loss() for member in members]
+    >>> min(losses) == losses[2]
+    True
     """
     settings = Settings(evaluate_every, keep_history, block)
     hyper = {"learning_rate": learning_rates, "weight_decay": weight_decays}
@@ -57,6 +70,7 @@ def ensemble(
     found: dict[int, Fitted] = {}
     for group in groups_of(members):
         found |= _train(group, settings, progress)
+        # Ctrl-C ends one group. The others must not start, but still need a model to return.
         settings = dataclasses.replace(settings, interrupted=any(map(_interrupted, found.values())))
     return tuple(found[k] for k in range(len(members)))
 

@@ -1,4 +1,4 @@
-"""fit: the plain training loop, short, with the remedies' hooks."""
+"""fit: the plain training loop, which calls the hooks of remedies."""
 
 import copy
 import functools
@@ -26,9 +26,9 @@ from mindgap.core import (
     seeded,
     typed,
 )
-from mindgap.training import fitted as checkpoints
+from mindgap.training import checkpoint as checkpoints
 from mindgap.training.batches import batches_of, epoch_seed, hold_out
-from mindgap.training.fitted import Fitted
+from mindgap.training.fitted import Fitted, training_subject
 from mindgap.training.probe import Probe
 
 
@@ -44,35 +44,71 @@ def fit(
 ) -> Fitted:
     """Train a recipe and return the model with its curves.
 
-    Training depends on the recipe, the remedies and the seed alone. ``checkpoint`` names a file
-    that is written after every epoch and, if it exists, continued: the result is bit-identical to
-    an uninterrupted run. ``evaluate_every`` is how often (in epochs, 0 never) the curves get losses
-    and errors in evaluation mode. Training stops early when the loss leaves the finite numbers;
-    Ctrl-C ends it after the last whole epoch.
+    Training depends on the recipe, the remedies and the seed alone. If the loss becomes NaN or
+    infinite, or on Ctrl-C, training stops and the weights are those of the last complete epoch.
+
+    Args:
+        recipe: Model, data, loss and optimizer.
+        remedies: Changes of training; their hooks are called in this order.
+        seed: Fixes initial weights, batches and all noise.
+        probes: Measures to take while the model is trained.
+        checkpoint: A file that is written after every epoch. If it exists, training resumes from
+            it, and the result is bit-identical to an uninterrupted run. A checkpoint of another
+            run is refused, and the error says what differs: model, data, sample weights, loss,
+            remedies, optimizer, settings or seed. Only the number of epochs and the name may.
+        evaluate_every: How often, in epochs, the curves get losses and errors in evaluation mode;
+            0 is never.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The trained model, its curves, its initial weights, and why it stopped.
+
+    >>> from mindgap.nets import MLP
+    >>> from mindgap.remedies import WeightDecay
+    >>> inputs = torch.linspace(-1, 1, 16)[:, None]
+    >>> recipe = Recipe(model=lambda: MLP((1, 8, 1)), train=(inputs, inputs**2), loss="mse")
+    >>> fitted = fit(recipe, [WeightDecay(decay=0.1)], seed=1)
+    >>> fitted.epochs, fitted.history[-1]["train_loss"] < fitted.history[0]["train_loss"]
+    (20, True)
     """
     loop = Loop(
         recipe, [remedy for remedy in remedies if remedy.on], seed, tuple(probes), evaluate_every
     )
     path = None if checkpoint is None else Path(checkpoint)
+    # It describes the model before its first step, and reads all data: once, and only if needed.
+    identity = {} if path is None else loop.identity()
     if path is not None and path.exists():
-        loop.load(checkpoints.load(path), path)
+        loop.load(_belonging(path, identity))
     with Progress(loop.recipe.epochs, done=loop.epoch, unit="epoch", shown=progress) as bar:
         while loop.epoch < loop.recipe.epochs and not loop.stopped:
             loop.advance()
             if path is not None and not loop.broken:
-                checkpoints.save(path, loop.state())
+                checkpoints.save(path, {"identity": identity, **loop.state()})
             bar.advance(_shown(loop.history))
     return loop.fitted()
 
 
 def _shown(history: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The numbers of the last epoch that belong behind a progress bar."""
+    """The numbers of the last epoch that a progress bar shows."""
     last = history[-1] if history else {}
     return {name: value for name, value in last.items() if name in ("running_loss", "test_error")}
 
 
+def _belonging(path: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a checkpoint, and refuse one of another run with what differs."""
+    content = checkpoints.load(path)
+    wrong = checkpoints.differences(content.get("identity", {}), identity)
+    if wrong:
+        raise CheckpointError(
+            f"The checkpoint {str(path)!r} must belong to this recipe, these remedies and this "
+            f"seed, got one of another run, which differs in: {', '.join(wrong)}. Pass another "
+            "path or delete it."
+        )
+    return content
+
+
 class Loop:
-    """The state of one training run, advanced an epoch at a time."""
+    """The state of one training run, advanced one epoch at a time."""
 
     def __init__(
         self,
@@ -116,7 +152,7 @@ class Loop:
             if self.validation is None
             else functools.partial(mean_loss, self.subject, self.validation)
         )
-        subject = functools.partial(_train_subject, self.subject)
+        subject = functools.partial(training_subject, self.subject)
         return TrainingState(
             model=self.model,
             optimizer=self.optimizer,
@@ -126,9 +162,11 @@ class Loop:
         )
 
     def advance(self) -> None:
-        """Run one epoch; on divergence or Ctrl-C the weights go back to the end of the epoch before."""
+        """Run one epoch; on divergence or Ctrl-C, restore the end of the epoch before."""
         kept = self._kept()
         try:
+            # Every epoch begins from a seed of its own, not from where the last one left the
+            # generators. So a checkpoint need not hold their states for an exact resume.
             with seeded(epoch_seed(self.seed, self.epoch + 1)):
                 self._epoch()
         except KeyboardInterrupt:
@@ -140,6 +178,7 @@ class Loop:
             )
 
     def _kept(self) -> dict[str, Any]:
+        """A copy of the state; the live one holds the very tensors that the epoch changes."""
         state = self.state()
         moving = {
             name: copy.deepcopy(state[name])
@@ -185,6 +224,7 @@ class Loop:
         return loss
 
     def _nested(self, batch: Batch) -> Callable[[], Tensor]:
+        """Wrap the closure in every remedy's ``backward``; the first remedy is the innermost."""
         closure: Callable[[], Tensor] = functools.partial(self._closure, batch)
         for remedy, training in zip(self.remedies, self.states, strict=True):
             closure = functools.partial(remedy.backward, training, closure)
@@ -226,25 +266,29 @@ class Loop:
             row["validation_loss"] = mean_loss(self.subject, self.validation)
         return row
 
-    def identity(self) -> str:
-        """What a checkpoint must agree with; the number of epochs may grow."""
-        settings = {name: value for name, value in self.recipe.settings.items() if name != "epochs"}
-        shapes = {name: list(value.shape) for name, value in self.initial.items()}
-        remedies = [[remedy.name, remedy.parameters] for remedy in self.remedies]
+    def identity(self) -> dict[str, Any]:
+        """Describe all that a checkpoint must agree with; the number of epochs may grow."""
+        data = {
+            "training data": self.train,
+            "validation data": self.validation,
+            "test data": self.test,
+        }
         return checkpoints.identity(
-            {
-                "recipe": settings,
-                "remedies": remedies,
-                "seed": self.seed,
-                "shapes": shapes,
-                "samples": len(self.train),
-            }
+            self.recipe,
+            self.remedies,
+            self.seed,
+            model=self.model,
+            loss=self.loss,
+            task=self.subject.task,
+            optimizer=self.optimizer,
+            schedule=self.schedule,
+            data=data,
+            sample_weights=self.sample_weights,
         )
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on exactly from here."""
+        """Return all that an exact resume needs."""
         return {
-            "identity": self.identity(),
             "model": self.model.state_dict(),
             "initial": self.initial,
             "optimizer": self.optimizer.state_dict(),
@@ -256,14 +300,8 @@ class Loop:
             "stopped": self.stopped,
         }
 
-    def load(self, state: dict[str, Any], path: Path | None = None) -> None:
-        """Go back to a saved state."""
-        if path is not None and state.get("identity") != self.identity():
-            raise CheckpointError(
-                f"The checkpoint {str(path)!r} must belong to this recipe, these remedies and "
-                "this seed, got one of "
-                "another run. Pass another path or delete it."
-            )
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.schedule is not None:
@@ -274,7 +312,7 @@ class Loop:
         self.epoch, self.step, self.stopped = state["epoch"], state["step"], state["stopped"]
 
     def fitted(self) -> Fitted:
-        """Let the remedies finish and hand the model over."""
+        """Let the remedies finish, and return the model."""
         model = self.model
         for remedy, training in zip(self.remedies, self.states, strict=True):
             training.model = model
@@ -291,18 +329,13 @@ class Loop:
 
 
 class Diverged(Exception):  # noqa: N818  (an event of the loop, caught by it)
-    """The loss left the finite numbers."""
+    """The loss became NaN or infinite."""
 
 
 def mean_loss(subject: Subject, split: Split) -> float:
-    """Mean loss of the subject's model on other data than its own."""
+    """Compute the mean loss of the subject's model on other data than its own."""
     other = Subject(subject.model, subject.loss, split, task=subject.task, check_determinism=False)
     return other.mean_loss("train")
-
-
-def _train_subject(subject: Subject, model: torch.nn.Module) -> Subject:
-    """A model with the subject's training data and loss."""
-    return Subject(model, subject.loss, subject.train, task=subject.task, check_determinism=False)
 
 
 def _forward(model: torch.nn.Module, batch: Batch, like: Tensor) -> Tensor:
@@ -312,8 +345,8 @@ def _forward(model: torch.nn.Module, batch: Batch, like: Tensor) -> Tensor:
         if "more than 1 value per channel" not in str(error):
             raise
         raise InputError(
-            "Batch normalization must see at least two samples a batch, got a last batch of one. "
-            "Change the batch size."
+            "Batch normalization must see at least two samples per batch, got a last batch of "
+            "one. Change the batch size."
         ) from error
 
 
@@ -323,8 +356,7 @@ def _checked_weights(weights: Tensor | None, train: Split) -> Tensor | None:
     if weights.shape != (len(train),) or not torch.isfinite(weights).all() or (weights < 0).any():
         raise InputError(
             f"sample_weights must be {len(train)} finite numbers that are not negative, got the "
-            "shape "
-            f"{tuple(weights.shape)}. Give one weight per training sample."
+            f"shape {tuple(weights.shape)}. Give one weight per training sample."
         )
     return weights
 

@@ -1,27 +1,25 @@
-"""Fitted: what training gives back.
-
-Checkpoints: written in one piece, read without opening a pickle of unknown origin.
-"""
+"""Fitted: what training returns."""
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from mindgap.core import CheckpointError, Recipe, Subject, write_whole
+from mindgap.core import Recipe, Subject
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fitted:
     """A trained model, its curves, where it began and why it ended.
 
-    ``stopped`` is empty when all epochs ran; ``recipe`` is the recipe after the remedies prepared
-    it.
+    Args:
+        model: The trained model, in evaluation mode.
+        history: One dict per epoch, with losses and errors by name.
+        initial: The state dict from before training.
+        recipe: The recipe after the remedies prepared it.
+        seed: The seed of the run.
+        epochs: How many epochs are complete.
+        stopped: Why training ended early; empty if all epochs ran.
     """
 
     model: nn.Module
@@ -34,11 +32,11 @@ class Fitted:
 
     @property
     def diverged(self) -> bool:
-        """Whether the loss left the finite numbers."""
+        """Whether the loss became NaN or infinite."""
         return self.stopped.startswith("diverged")
 
     def subject(self) -> Subject:
-        """The trained model with its data, ready to be examined."""
+        """Join the trained model to its data, ready to be examined."""
         recipe = self.recipe
         names = self.model.state_dict()
         known = all(
@@ -59,39 +57,6 @@ class Fitted:
         )
 
 
-FORMAT = "mindgap-checkpoint-1"
-
-
-def save(path: Path, content: Mapping[str, Any]) -> None:
-    """Write in one piece: a crash leaves the old checkpoint whole."""
-    write_whole(path, lambda file: torch.save({"format": FORMAT, **content}, file))
-
-
-def load(path: Path) -> dict[str, Any]:
-    """Read a checkpoint with ``weights_only``; whatever is wrong with the file becomes one sentence."""
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise CheckpointError(
-            f"The checkpoint must be an existing file, got {str(path)!r}. Check the path."
-        ) from error
-    except Exception as error:  # torch raises half a dozen types for damaged or unsafe files
-        raise CheckpointError(
-            f"The checkpoint {str(path)!r} must be a file of plain tensors, got one that is "
-            "damaged or holds code "
-            f"({type(error).__name__}); it was not opened further. Delete it or pass another path."
-        ) from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise CheckpointError(
-            f"The checkpoint {str(path)!r} must be one that mindgap wrote ({FORMAT}), got another "
-            "kind of file. "
-            "Pass another path."
-        )
-    return content
-
-
-def identity(settings: Mapping[str, Any]) -> str:
-    """A hash that tells runs apart."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()[
-        :16
-    ]
+def training_subject(subject: Subject, model: nn.Module) -> Subject:
+    """Join a model to the subject's training data and loss, without its test data."""
+    return Subject(model, subject.loss, subject.train, task=subject.task, check_determinism=False)

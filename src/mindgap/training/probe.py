@@ -1,4 +1,4 @@
-"""Probe: any measure, every so many steps, without a trace in the training."""
+"""Probe: take a measure while a network is trained, without a trace in the training."""
 
 import dataclasses
 
@@ -8,7 +8,22 @@ from mindgap.core.spec import check
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Probe:
-    """Takes a measure every ``every`` steps and keeps (step, result) in ``readings``."""
+    """Takes a measure every so many steps.
+
+    Args:
+        measure: What to measure.
+        every: Steps between two readings.
+        readings: Where the pairs (step, result) are collected.
+
+    >>> from mindgap import Recipe, fit, measures, nets
+    >>> import torch
+    >>> inputs = torch.linspace(-1, 1, 8)[:, None]
+    >>> recipe = Recipe(model=lambda: nets.MLP((1, 4, 1)), train=(inputs, inputs**2), loss="mse")
+    >>> probe = Probe(measure=measures.ParameterNorm(), every=8)
+    >>> _ = fit(recipe, probes=[probe])
+    >>> [step for step, norm in probe.readings]
+    [8, 16]
+    """
 
     measure: Measure
     every: int = option(100, help="steps between two readings", low=1)
@@ -18,6 +33,6 @@ class Probe:
         check(self)
 
     def look(self, subject: Subject, step: int) -> None:
-        """Read the measure if its turn has come."""
+        """Take the measure if it is due at this step."""
         if step % self.every == 0:
             self.readings.append((step, self.measure(subject)))

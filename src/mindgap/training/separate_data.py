@@ -1,4 +1,4 @@
-"""Own data: many equal networks trained at once, each on samples of its own."""
+"""Separate data: many equal networks trained at once, each on samples of its own."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ AT_ONCE = 2**18  # numbers that the widest layer of a block holds: small enough 
 
 @dataclasses.dataclass(frozen=True)
 class Networks:
-    """Equal networks: their weights stacked, member by member, between the activations that they share.
+    """Networks with equal layers, whose weights are stacked member by member.
 
-    ``losses`` holds the mean squared training error of every member: rows are the checks, members
-    the columns.
+    Args:
+        weights: One tensor of shape (members, inputs, outputs) per layer.
+        biases: One tensor of shape (members, 1, outputs) per layer.
+        activations: What follows each layer, the same for all members.
+        losses: The mean squared training errors, one row per check and one column per member.
     """
 
     weights: tuple[Tensor, ...]
@@ -43,7 +46,7 @@ class Networks:
         return len(self.weights[0])
 
     def member(self, place: int) -> Networks:
-        """One of them, as networks of one."""
+        """Return one member, as a stack of one."""
         weights, biases = (
             [part[place : place + 1] for part in parts] for parts in (self.weights, self.biases)
         )
@@ -52,7 +55,7 @@ class Networks:
         )
 
     def outputs(self, inputs: Tensor) -> Tensor:
-        """The answers of every member, to inputs of its own ``(members, n, d)`` or to shared ones ``(n, d)``."""
+        """Compute every member's outputs for inputs (members, n, d), or (n, d) that all share."""
         with torch.no_grad():
             rows = inputs.to(self.weights[0])
             return _forward(
@@ -83,13 +86,22 @@ def fit_own_data(
     epsilon: float = 1e-7,
     checks: int = 1,
 ) -> Networks:
-    """Train one network per seed on its own samples, by Adam on the mean squared error, as ``fit`` would.
+    """Train one network per seed on its own samples, by Adam on the mean squared error.
 
-    :func:`mindgap.training.ensemble.ensemble` shares the data among its members; here member i has
-    the samples ``inputs[i]`` and ``targets[i]``, of shape (members, samples, features). ``model``
-    makes a plain chain of linear layers and element-wise activations. A batch holds all samples
-    unless ``batch_size`` is given. Adam has the settings of Keras. The training error is noted
-    ``checks`` times, evenly, the last time at the end.
+    Member i equals what :func:`mindgap.fit` makes of its samples, up to rounding.
+    :func:`mindgap.ensemble` is for members that share their data.
+
+    Args:
+        model: Makes a plain chain of linear layers and element-wise activations.
+        inputs: The samples, of shape (members, samples, features).
+        targets: Their targets, of shape (members, samples, outputs).
+        seeds: One seed per member.
+        epochs: Passes over the samples.
+        batch_size: Samples per step; all of them if None.
+        learning_rate: The step size of Adam.
+        epsilon: The ε of Adam; the default is that of Keras.
+        checks: How often to record the training error, at even intervals, the last time at the
+            end.
 
     >>> x = torch.linspace(-1, 1, 9).view(1, 9, 1).repeat(4, 1, 1)
     >>> make = lambda: nn.Sequential(nn.Linear(1, 1))
@@ -133,7 +145,7 @@ def _trained(
 def _train(
     block: Networks, inputs: Tensor, targets: Tensor, orders: Orders, steps: Steps
 ) -> Tensor:
-    """Train in place; the training errors of all members at every check."""
+    """Train in place, and return the training errors of all members at every check."""
     parameters = [tensor.requires_grad_() for tensor in (*block.weights, *block.biases)]
     optimizer = torch.optim.Adam(parameters, lr=steps.learning_rate, eps=steps.epsilon, fused=True)
     found, done = [], 0
@@ -156,7 +168,7 @@ def _train(
 def _batches(
     inputs: Tensor, targets: Tensor, orders: Orders, epoch: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of an epoch: for every member the samples that ``fit`` would take with its seed."""
+    """Read an epoch; every member gets the batches that ``fit`` would take with its seed."""
     if orders.full:
         yield inputs, targets
         return
@@ -187,7 +199,7 @@ def _linear(model: nn.Module) -> list[nn.Linear]:
 
 
 def _chain(model: nn.Module) -> list[tuple[nn.Linear, nn.Module]]:
-    """The linear layers, each with what follows it."""
+    """The linear layers, each with the activation that follows it."""
     found: list[tuple[nn.Linear, nn.Module]] = []
     for part in model.children():
         if isinstance(part, nn.Linear) and part.bias is not None:
@@ -200,8 +212,7 @@ def _chain(model: nn.Module) -> list[tuple[nn.Linear, nn.Module]]:
     if not found:
         raise InputError(
             "model must make a chain of linear layers with a bias and element-wise activations, "
-            f"got {model!r}. Use "
-            "for instance mindgap.nets.MLP, or fit() seed by seed."
+            f"got {model!r}. Use for instance mindgap.nets.MLP, or fit() seed by seed."
         )
     return found
 

@@ -1,4 +1,4 @@
-"""What optimizers that change the gradient of another one have in common: its groups, its state, and an epoch."""
+"""The base of optimizers that wrap another: its groups, its state, and an epoch."""
 
 import abc
 from typing import Any, ClassVar
@@ -15,6 +15,9 @@ class WrappedOptimizer(torch.optim.Optimizer, abc.ABC):
     Schedulers, ``zero_grad`` and ``add_param_group`` work as usual, and ``state_dict`` is that of
     ``base`` with one more key. Subclasses name the key and write ``step``, ``own_state`` and
     ``load_own_state``.
+
+    Args:
+        base: A torch optimizer that takes one gradient per step, so not L-BFGS.
     """
 
     key: ClassVar[str]
@@ -33,6 +36,7 @@ class WrappedOptimizer(torch.optim.Optimizer, abc.ABC):
         self._share()
 
     def _share(self) -> None:
+        """Use the very containers of the base, so that schedulers and scalers act on both."""
         self.param_groups, self.state, self.defaults = (
             self.base.param_groups,
             self.base.state,
@@ -41,11 +45,11 @@ class WrappedOptimizer(torch.optim.Optimizer, abc.ABC):
 
     @abc.abstractmethod
     def own_state(self) -> dict[str, Any]:
-        """What is remembered beside the state of the base."""
+        """Return what must be saved besides the state of the base."""
 
     @abc.abstractmethod
     def load_own_state(self, own: dict[str, Any]) -> None:
-        """Go on from what ``own_state`` gave."""
+        """Restore what ``own_state`` returned."""
 
     @property
     def epoch(self) -> int:
@@ -57,31 +61,30 @@ class WrappedOptimizer(torch.optim.Optimizer, abc.ABC):
         self._epoch = integer("epoch", number, 1)
 
     def next_epoch(self) -> None:
-        """Say that an epoch is over."""
+        """Tell the optimizer that an epoch is over."""
         self._epoch += 1
 
     def weights(self) -> list[Tensor]:
-        """All weights, in the order of the parameter groups."""
+        """List all weights, in the order of the parameter groups."""
         return [weight for group in self.param_groups for weight in group["params"]]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add weights to the base."""
         if "base" in self.__dict__:
             self.base.add_param_group(param_group)
-        else:  # called by the constructor of torch
+        else:  # torch's constructor calls this before there is a base
             super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base, and under one more key what this optimizer remembers."""
+        """Return the state of the base, and under one more key what this optimizer remembers."""
         return {**self.base.state_dict(), self.key: {**self.own_state(), "epoch": self._epoch}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on exactly from a saved state."""
+        """Restore a saved state; training resumes exactly."""
         if self.key not in state_dict:
             raise InputError(
                 f"The state must be that of a {type(self).__name__}, got one without "
-                f"{self.key!r}. Load the state of a "
-                "bare optimizer into optimizer.base."
+                f"{self.key!r}. Load the state of a bare optimizer into optimizer.base."
             )
         self.base.load_state_dict(
             {name: part for name, part in state_dict.items() if name != self.key}

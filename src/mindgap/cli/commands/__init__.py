@@ -1,1 +1,1 @@
-"""The commands of the command line: one file parses the arguments of one command and calls one job."""
+"""The commands: one file per command, which parses its arguments and calls one job."""

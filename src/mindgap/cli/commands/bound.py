@@ -1,4 +1,4 @@
-"""Evaluate a bound on plain numbers, or on a model of your own with --subject.
+"""Evaluate a bound on plain numbers, or on a model of your own.
 
 mindgap bound validation-set-guarantee --empirical 0.01 --samples 10000 --hypotheses 100
 mindgap bound binomial-tail --subject my_model.py:make_subject
@@ -9,53 +9,44 @@ import inspect
 from typing import Any
 
 from mindgap.cli.output import write, write_json
-from mindgap.cli.parser import Parser
+
+FAMILY = "bound"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options; those of the bound itself are read once its name is known."""
+    """Declare the options of the command and the numbers that the bound needs."""
+    from mindgap.cli.options import add_option
+
     parser.add_argument(
-        "name", help="name of a bound; `mindgap bound NAME --help` shows its settings"
+        "--subject",
+        metavar="FILE.py:FUNCTION",
+        help="take the numbers from the mindgap.Subject that this function returns",
     )
-    parser.add_argument(
-        "settings", nargs=argparse.REMAINDER, help="settings and numbers of the bound"
-    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    bound: Any = parser.get_default("spec")
+    if bound is not None:
+        group = parser.add_argument_group("numbers, needed without --subject")
+        for name, (hint, default) in bound.arguments().items():
+            optional = default is not inspect.Parameter.empty and default is not None
+            add_option(group, name, hint, None, f"default {default}" if optional else "")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the bound, its terms and its flags."""
-    from mindgap.cli.options import add_fields, add_option, take
-    from mindgap.core import find
-
-    cls: Any = find(arguments.name, "bound")
-    parser = Parser(prog=f"mindgap bound {cls.name}", description=cls.words().summary)
-    parser.add_argument(
-        "--subject", metavar="FILE.py:FUNCTION", help="take the numbers from this subject"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_fields(parser, cls)
-    numbers = parser.add_argument_group("numbers, where there is no subject")
-    for name, (hint, default) in cls.arguments().items():
-        optional = None if default is inspect.Parameter.empty else default
-        about = "" if optional is None else f"default {optional}"
-        add_option(numbers, name, hint, None, about)
-    chosen = parser.parse_args(arguments.settings)
-    return _show(take(cls, chosen), chosen)
-
-
-def _show(bound: Any, chosen: argparse.Namespace) -> int:
+    from mindgap.cli.options import take
     from mindgap.cli.target import load_subject
     from mindgap.training.fitted import Fitted
 
-    if chosen.subject:
-        found = load_subject(chosen.subject)
+    bound: Any = take(arguments.spec, arguments)
+    if arguments.subject:
+        found = load_subject(arguments.subject)
         result = bound(found.subject() if isinstance(found, Fitted) else found)
     else:
-        given = {name: getattr(chosen, name) for name in bound.arguments()}
+        given = {name: getattr(arguments, name) for name in bound.arguments()}
         result = bound.evaluate(
             **{name: value for name, value in given.items() if value is not None}
         )
-    if chosen.json:
+    if arguments.json:
         write_json(result.to_dict())
     else:
         write(_text(bound, result))

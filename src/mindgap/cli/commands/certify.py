@@ -1,4 +1,4 @@
-"""Certify the error of a network on unseen data by PAC-Bayes: train a random model and bound its risk.
+"""Certify the error of a network on unseen data by PAC-Bayes.
 
 mindgap certify digits --report certificate.html
 mindgap certify mnist --net lenet5 --prior-epochs 10 --draws 300000 --json > certificate.json
@@ -6,16 +6,15 @@ mindgap certify my_model.py:make_recipe --prior initial --epochs 50 --scale 0.05
 
 The target is the name of a data set, or a function of yours that returns a mindgap.Recipe, a
 mindgap.Subject with its initial weights, or a pair (subject, held-out data) whose second part the
-model has never seen. The promise holds for the random model, whose weights are drawn anew for every
-answer; --save writes it.
+model has never seen. The certificate holds for the stochastic classifier that is trained, which
+draws new weights for every prediction; --save writes it.
 """
 
 import argparse
 from pathlib import Path
 from typing import Any
 
-from mindgap.cli.commands.examine import check_writable
-from mindgap.cli.output import note, write, write_json
+from mindgap.cli.output import check_page, check_writable, note, save_weights, write, write_json
 
 SETTINGS = (
     *("prior", "posterior", "prior_share", "delta", "monte_carlo_delta", "scale", "draws", "floor"),
@@ -24,79 +23,112 @@ SETTINGS = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options."""
+    """Declare the options."""
     parser.add_argument(
         "target", metavar="DATA|FILE.py:FUNCTION", help="name of a data set, or a function"
     )
     group = parser.add_argument_group("network, for a named data set")
     group.add_argument(
-        "--net", help="name of a network (mlp for vectors and small images, lenet5 for 28×28)"
+        "--net",
+        metavar="NAME",
+        help="name of a network (mlp for vectors and small images, lenet5 for 28×28)",
     )
-    group.add_argument("--width", type=int, default=64, help="width of the MLP's hidden layer (64)")
-    group.add_argument("--prior-epochs", type=int, help="epochs of the learned prior (10)")
+    group.add_argument(
+        "--width", type=int, metavar="N", default=64, help="width of the MLP's hidden layer (64)"
+    )
+    group.add_argument(
+        "--prior-epochs", type=int, metavar="N", help="epochs of the learned prior (10)"
+    )
     group = parser.add_argument_group("certificate")
     group.add_argument(
         "--prior",
-        help="learned (on a share of the training data) or initial (before training) (learned)",
+        help="learned on a share of the training data, or initial: the weights before training "
+        "(learned)",
     )
     group.add_argument(
-        "--posterior", default="gaussian", help="gaussian or uniform noise (gaussian)"
+        "--posterior",
+        default="gaussian",
+        help="noise on the weights: gaussian or uniform (gaussian)",
     )
     group.add_argument(
-        "--prior-share", type=float, default=0.5, help="share of the data for the prior (0.5)"
+        "--prior-share",
+        type=float,
+        metavar="X",
+        default=0.5,
+        help="share of the training data for the prior (0.5)",
     )
     group.add_argument(
-        "--delta", type=float, default=0.05, help="whole probability of failure (0.05)"
+        "--delta",
+        type=float,
+        metavar="X",
+        default=0.05,
+        help="probability with which the certificate may fail (0.05)",
     )
     group.add_argument(
-        "--monte-carlo-delta", type=float, default=0.01, help="the part of it for the draws (0.01)"
+        "--monte-carlo-delta",
+        type=float,
+        metavar="X",
+        default=0.01,
+        help="the part of delta that is spent on the draws (0.01)",
     )
     group.add_argument(
         "--scale",
         type=float,
+        metavar="X",
         action="append",
-        help="of the prior; given again, the best is paid for",
+        help="scale of the prior; may be repeated, and a union bound pays for the choice",
     )
     group.add_argument(
-        "--draws", type=int, default=100_000, help="independent draws of the weights (100000)"
+        "--draws",
+        type=int,
+        metavar="N",
+        default=100_000,
+        help="independent draws of the weights that estimate the error (100000)",
     )
     group.add_argument(
-        "--floor", type=float, default=1e-5, help="least probability in the cross entropy (1e-5)"
+        "--floor",
+        type=float,
+        metavar="X",
+        default=1e-5,
+        help="lowest probability in the bounded cross entropy (1e-5)",
     )
     group = parser.add_argument_group("training of the posterior")
     group.add_argument(
-        "--objective", default="quadratic", help="quadratic, kl or classic (quadratic)"
+        "--objective",
+        default="quadratic",
+        help="bound to minimize: quadratic, kl or classic (quadratic)",
     )
-    group.add_argument("--epochs", type=int, default=5, help="passes over the training data (5)")
-    group.add_argument("--batch-size", type=int, default=128, help="samples a step (128)")
+    group.add_argument(
+        "--epochs", type=int, metavar="N", default=5, help="passes over the training data (5)"
+    )
+    group.add_argument("--batch-size", type=int, metavar="N", default=128, help="batch size (128)")
     group.add_argument(
         "--learning-rate",
         type=float,
+        metavar="X",
         default=1e-3,
-        help="step, in units of the prior's scale (0.001)",
+        help="learning rate, in units of the prior's scale (0.001)",
     )
-    group.add_argument("--seed", type=int, default=0, help="seed of splits, weights and draws (0)")
+    group.add_argument(
+        "--seed", type=int, metavar="N", default=0, help="seed of splits, weights and draws (0)"
+    )
     group = parser.add_argument_group("output")
     group.add_argument(
         "--report", metavar="PATH.html", help="write a page that explains every number"
     )
     group.add_argument("--json", action="store_true", help="print the certificate as JSON")
     group.add_argument(
-        "--save", metavar="PATH", help="write the state dict of the random model here"
+        "--save", metavar="PATH", help="write the state dict of the stochastic classifier here"
     )
-    group.add_argument("--quiet", "-q", action="store_true", help="no progress bar")
+    group.add_argument("--quiet", "-q", action="store_true", help="show no progress bar")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, certify, show."""
-    from mindgap.cli.commands.train import save
-    from mindgap.core import InputError
     from mindgap.training.certify.job import certify
 
-    for path in (arguments.report, arguments.save):
-        check_writable(path)
-    if arguments.report and Path(arguments.report).suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"The page's path must end in .html, got {arguments.report!r}. Rename it.")
+    check_writable(arguments.save)
+    check_page(arguments.report)
     settings = {name: getattr(arguments, name) for name in SETTINGS}
     subject, held_out = _target(arguments)
     shown = not (arguments.quiet or arguments.json)
@@ -111,20 +143,20 @@ def run(arguments: argparse.Namespace) -> int:
         certificate_page(certificate, arguments.report)
         note(f"The page is at {Path(arguments.report).resolve()}")
     if arguments.save:
-        save(certificate.model, Path(arguments.save), "The random model is")
+        save_weights(certificate.model, arguments.save, "The stochastic classifier is")
     return 0 if certificate.valid else 1
 
 
 def _target(arguments: argparse.Namespace) -> tuple[Any, Any]:
-    """What to certify, and held-out data if the function gave any."""
+    """Find what to certify, and held-out data if the function gave any."""
     from mindgap.cli.commands.train import default_recipe
     from mindgap.cli.target import load_target
     from mindgap.core import InputError, Recipe, Subject
     from mindgap.training.fitted import Fitted
 
     if ":" not in arguments.target:
-        arguments.data, arguments.label_noise = arguments.target, 0.0
-        return default_recipe(arguments).replace(epochs=_epochs(arguments, 10)), None
+        recipe = default_recipe(arguments.target, arguments.net, arguments.width)
+        return recipe.replace(epochs=_epochs(arguments, 10)), None
     found = load_target(arguments.target, "make_recipe")
     subject, held_out = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(subject, Subject | Recipe | Fitted):

@@ -1,31 +1,31 @@
-"""Check the installation: versions, threads, extras, data sets, plug-ins. Exit code 1 if something is wrong."""
+"""Check the installation: versions, threads, extras, data sets and plug-ins.
+
+The exit code is 1 if something is wrong.
+"""
 
 import argparse
-import importlib.util
 import os
 import platform
+import re
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any, NamedTuple
 
 from mindgap._version import __version__
 from mindgap.cli.output import write, write_json
 
-EXTRAS = {
-    "report": ("plotly", "latex2mathml"),
-    "dashboard": ("starlette", "uvicorn"),
-    "neighbors": ("faiss", "scipy"),
-    "search": ("optuna",),
-    "dask": ("distributed",),
-    "ray": ("ray",),
-    "lightning": ("lightning",),
-    "hf": ("transformers",),
-    "skorch": ("skorch",),
-    "speed": ("numba",),
-}
+
+class Requirement(NamedTuple):
+    """A package that mindgap depends on, from the metadata of the installation."""
+
+    name: str
+    minimum: str
+    extra: str  # empty for a package that is always needed
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options."""
+    """Declare the options."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -41,12 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def diagnose() -> tuple[dict[str, Any], list[str]]:
-    """Facts, and sentences about what is wrong."""
+    """Collect facts, and sentences about what is wrong."""
     import torch
 
     from mindgap.data.store import folders
 
     specs, problems = _specs()
+    needed = list(requirements())
     facts: dict[str, Any] = {
         "mindgap": __version__,
         "python": platform.python_version(),
@@ -55,7 +56,7 @@ def diagnose() -> tuple[dict[str, Any], list[str]]:
         "threads": torch.get_num_threads(),
         "cuda": torch.cuda.is_available(),
         "specs": specs,
-        "extras": {name: all(map(_installed, packages)) for name, packages in EXTRAS.items()},
+        "extras": _extras(needed),
         "data": [str(folder) for folder in folders()],
     }
     problems += [
@@ -63,22 +64,63 @@ def diagnose() -> tuple[dict[str, Any], list[str]]:
         for folder in folders()
         if folder.exists() and not os.access(folder, os.R_OK)
     ]
-    if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) < (2, 6):
-        problems.append(f"torch must be at least 2.6, got {torch.__version__}: upgrade it")
-    return facts, problems
+    return facts, [*problems, *_outdated(needed)]
+
+
+def requirements() -> Iterator[Requirement]:
+    """Read what the installed package depends on, its extras included.
+
+    >>> {one.extra for one in requirements() if one.name == "plotly"} >= {"report"}
+    True
+    """
+    for line in metadata.requires("mindgap") or ():
+        need, _, marker = line.partition(";")
+        name = re.match(r"[\w.-]+", need)
+        least, extra = (
+            re.search(r">=\s*([\d.]+)", need),
+            re.search(r"extra == ['\"](.+?)['\"]", marker),
+        )
+        if name and name[0] != "mindgap":
+            yield Requirement(name[0], least[1] if least else "0", extra[1] if extra else "")
+
+
+def _extras(needed: list[Requirement]) -> dict[str, bool]:
+    """Whether all packages of an extra are installed; extras for developers are left out."""
+    wanted: dict[str, list[str]] = {}
+    for one in needed:
+        if one.extra and one.extra not in ("dev", "docs", "test"):
+            wanted.setdefault(one.extra, []).append(one.name)
+    return {extra: all(map(_version, names)) for extra, names in sorted(wanted.items())}
+
+
+def _outdated(needed: list[Requirement]) -> list[str]:
+    found = {one: _version(one.name) for one in needed if not one.extra}
+    return [
+        f"{one.name} must be at least {one.minimum}, got {version or 'none'}: install it"
+        for one, version in found.items()
+        if not version or _numbers(version) < _numbers(one.minimum)
+    ]
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
 
 
 def _specs() -> tuple[dict[str, int], list[str]]:
     from mindgap.core import FAMILIES, catalog
+    from mindgap.core.registry import load_plugins
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a plug-in that does not load is a problem below
         counts = {family: len(catalog(family)) for family in FAMILIES}
-    return counts, [str(warning.message) for warning in caught if "plug-in" in str(warning.message)]
-
-
-def _installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
+    return counts, list(load_plugins())
 
 
 def _shown(value: Any) -> str:

@@ -1,23 +1,31 @@
-"""Turn a saved report or a study's results (JSON) into a page: .html, .md or .txt by the ending."""
+"""Turn a saved report or the results of a study into a page.
+
+mindgap report docs/results/vbsw-table-1.json -o page.html
+
+The ending of the output says what is written: .html, .md or .txt.
+"""
 
 import argparse
 import json
 from pathlib import Path
 from typing import Any
 
-from mindgap.cli.commands.examine import check_writable
-from mindgap.cli.output import note
+from mindgap.cli.output import check_writable, note
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Options."""
+    """Declare the options."""
     parser.add_argument(
         "source",
         metavar="RESULTS.json",
-        help="what examine --report x.json or run --results x.json wrote",
+        help="a file that `examine --report x.json` or `run --results x.json` wrote",
     )
     parser.add_argument(
-        "--output", "-o", metavar="PATH", default="mindgap-report.html", help="where the page goes"
+        "--output",
+        "-o",
+        metavar="PATH",
+        default="mindgap-report.html",
+        help="write the page here (mindgap-report.html)",
     )
 
 
@@ -41,7 +49,7 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
     except (OSError, ValueError) as error:
         raise InputError(
-            f"The results must be a JSON file, got {str(path)!r} ({error}). Write it anew."
+            f"The results must be a JSON file, got {str(path)!r} ({error}). Write it again."
         ) from error
     if not isinstance(data, dict) or not ({"cards", "study"} & set(data)):
         raise InputError(

@@ -1,4 +1,6 @@
-"""Choose where to evaluate an expensive function: Taylor Based Sampling, with derivatives or without.
+"""Evaluate an expensive function where it changes most.
+
+This is Taylor Based Sampling, with derivatives or without:
 
   mindgap sample mine.py:f --low -1 --high 1 --initial 8 --new 8 -o points.csv --report points.html
   mindgap sample --command './sim {0} {1}' --low 0,0 --high 1,1 --initial 20 --new 20 --rounds 4 \\
@@ -10,89 +12,63 @@ Evaluate elsewhere, on a queue or a cluster, and bring the values back:
   mindgap sample --session run.jsonl --tell done.csv
   mindgap sample --session run.jsonl -o points.csv --report points.html
 
-Go on from evaluations that you have (inputs in columns x0, x1 … or as --names says, values in y0,
-y1 …):
+Start from evaluations that you have, with inputs in columns x0, x1 … and values in y0, y1 …, or as
+--names and --outputs say:
 
   mindgap sample --data points.csv --ask 20 -o next.csv
 
-A point that fails is recorded with the reason, and the others go on.
+A point that fails is recorded with the reason, and the others continue.
 """
 
 import argparse
-import dataclasses
 from pathlib import Path
 from typing import Any
 
-from mindgap.cli.commands.examine import check_writable
-from mindgap.cli.commands.sample_options import add as add
-from mindgap.cli.commands.sample_options import domain_of, settings_of
 from mindgap.cli.options import words
-from mindgap.cli.output import note, write, write_json
+from mindgap.cli.output import check_page, check_writable, note, write, write_json
+from mindgap.cli.sample_options import add as add
+from mindgap.cli.sample_options import domain_of, settings_of
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Open, tell, evaluate or ask, write."""
-    from mindgap.jobs.sample.csv import Columns, read_known
-    from mindgap.jobs.sample.job import Sampling
-    from mindgap.jobs.sample.session import open_sampler
+    """Parse, sample, and write what is known, also if the evaluation ends with an error."""
+    from mindgap.jobs.sample.csv import Columns
+    from mindgap.jobs.sample.job import sample
 
     _check(arguments)
-    columns = Columns(words(arguments.names), words(arguments.outputs))
-    known = None
-    if arguments.data:
-        points, values, columns = read_known(arguments.data, columns)
-        known = (points, values)
     evaluator = _evaluator(arguments)
-    sampler = open_sampler(
+    done = sample(
         evaluator,
         domain_of(arguments),
-        known=known,
+        new=16 if arguments.new is None else arguments.new,
+        rounds=arguments.rounds,
+        known=arguments.data,
+        tell=arguments.tell,
+        ask=arguments.ask,
         differentiable=arguments.torch,
         session=arguments.session,
-        settings=settings_of(arguments),
+        columns=Columns(words(arguments.names), words(arguments.outputs)),
+        workers=arguments.workers,
+        timeout=arguments.timeout,
+        retries=arguments.retries,
+        progress=not (arguments.quiet or arguments.json),
+        on_error=lambda done: _write(done, arguments) if done.sampler.answers else None,
+        **settings_of(arguments),
     )
-    with sampler:
-        columns.named("inputs", sampler.domain.dimension)
-        if arguments.tell:
-            _tell(sampler, arguments, columns)
-        if arguments.ask is not None:
-            return _ask(Sampling(sampler, False, columns), arguments)
-        return _evaluate(Sampling(sampler, False, columns), evaluator, arguments)
-
-
-def _ask(done: Any, arguments: argparse.Namespace) -> int:
-    from mindgap.jobs.sample.csv import asked_csv
-
-    asked = done.sampler.ask(arguments.ask) if arguments.ask else done.sampler.pending
-    table = asked_csv(asked, done.columns, done.sampler.domain.dimension)
-    _out(
-        table, arguments, {"asked": [{"number": one.number, "x": list(one.point)} for one in asked]}
-    )
-    if arguments.report:
-        _page(done, arguments)
-    return 0
-
-
-def _evaluate(done: Any, evaluator: Any, arguments: argparse.Namespace) -> int:
-    """Evaluate, and write what is known whatever goes wrong; without an evaluator write what the session holds."""
-    try:
-        stopped = evaluator is not None and _fill(done.sampler, evaluator, arguments)
-    except BaseException:
-        if done.sampler.answers:
-            _write(done, arguments)
-        raise
-    _write(dataclasses.replace(done, interrupted=stopped), arguments)
-    return 1 if stopped or (evaluator is not None and not done.sampler.answers) else 0
+    if arguments.tell:
+        pending = len(done.sampler.pending)
+        note(f"{done.taken} values taken, {done.lost} failures, {pending} points pending.")
+    _write(done, arguments)
+    nothing = evaluator is not None and done.asked is None and not done.sampler.answers
+    return 1 if done.interrupted or nothing else 0
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what cannot end well before anything is evaluated."""
     from mindgap.core import InputError
 
-    for path in (arguments.output, arguments.report, arguments.session):
-        check_writable(path)
-    if arguments.report and Path(arguments.report).suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"The page's path must end in .html, got {arguments.report!r}. Rename it.")
+    check_writable(arguments.output, arguments.session)
+    check_page(arguments.report)
     for name, path in (
         ("--data", arguments.data),
         ("--tell", arguments.tell),
@@ -158,44 +134,12 @@ def _evaluator(arguments: argparse.Namespace) -> Any:
     return found
 
 
-def _fill(sampler: Any, evaluator: Any, arguments: argparse.Namespace) -> bool:
-    from mindgap.jobs.sample.job import fill
-
-    return fill(
-        sampler,
-        evaluator,
-        16 if arguments.new is None else arguments.new,
-        rounds=arguments.rounds,
-        differentiable=arguments.torch,
-        workers=arguments.workers,
-        timeout=arguments.timeout,
-        retries=arguments.retries,
-        progress=not (arguments.quiet or arguments.json),
-    )
-
-
-def _tell(sampler: Any, arguments: argparse.Namespace, columns: Any) -> None:
-    from mindgap.jobs.sample.csv import read_told
-
-    values, failures = read_told(arguments.tell, sampler, columns)
-    before = len(sampler.answers)
-    sampler.tell_many(values.items())
-    for number, reason in failures.items():
-        sampler.fail(number, reason)
-    lost = len(values) + len(failures) - (len(sampler.answers) - before)
-    note(
-        f"{len(sampler.answers) - before} values taken, {lost} failures, {len(sampler.pending)} "
-        "points pending."
-    )
-
-
 def _write(done: Any, arguments: argparse.Namespace) -> None:
-    from mindgap.jobs.sample.csv import points_csv
-
-    queue = arguments.tell and not arguments.output and not arguments.json
-    if not queue:  # after --tell nobody waits for a table
-        _out(points_csv(done.sampler, done.columns), arguments, done.to_dict())
-    (write if arguments.output and not arguments.json else note)(str(done))
+    told_only = arguments.tell and done.asked is None
+    if arguments.output or arguments.json or not told_only:  # after --tell nobody wants the table
+        _out(done.csv(), arguments, done.to_dict())
+    if done.asked is None:
+        (write if arguments.output and not arguments.json else note)(str(done))
     if arguments.report:
         _page(done, arguments)
 

@@ -1,1 +1,1 @@
-"""Text as features: encoders from a folder, a package or the Hub, bags of words, vocabularies."""
+"""Text as numbers: features from encoders or bags of words, and vocabularies of tokens."""

@@ -1,8 +1,6 @@
-"""Features of sentences and of pairs of sentences, from any encoder.
+"""encode: features of sentences and of pairs of them, from a network or a bag of words.
 
-Features on disk, so that a big encoder reads a text once.
-
-A bag of words: features of texts without any network, by hashing words and pairs of words.
+Features of a network are kept on disk, so that a large encoder reads a text once.
 """
 
 import hashlib
@@ -26,17 +24,23 @@ from mindgap.data.text.folder import encoder_digest, encoder_folder
 from mindgap.data.text.vocabulary import words
 
 
-def remembered(
+def _remembered(
     encoder: str,
     settings: Mapping[str, Any],
     items: Sequence[Sequence[str]],
     make: Callable[[], Tensor],
 ) -> Tensor:
-    """What ``make`` gives, kept under a key of the encoder's hash, the settings and the texts.
+    """Read features from the cache, or compute and keep them.
 
-    Processes that want the same features take turns, so that one of them makes and the others read.
+    Processes that want the same features take turns: one computes them and the others read.
+
+    Args:
+        encoder: Hash of the encoder.
+        settings: Settings that change the features.
+        items: The texts.
+        make: Computes the features.
     """
-    path = cache_folder() / "features" / f"{feature_key(encoder, settings, items)}.npy"
+    path = cache_folder() / "features" / f"{_feature_key(encoder, settings, items)}.npy"
     with writing(path), taking_turns(path):
         if not path.exists():
             write_whole(path, lambda file: np.save(file, make().numpy(), allow_pickle=False))
@@ -44,10 +48,10 @@ def remembered(
         return torch.from_numpy(np.load(path, allow_pickle=False))
 
 
-def feature_key(encoder: str, settings: Mapping[str, Any], items: Sequence[Sequence[str]]) -> str:
-    """A hash that differs if the encoder, a setting, a text or the order of the texts does.
+def _feature_key(encoder: str, settings: Mapping[str, Any], items: Sequence[Sequence[str]]) -> str:
+    """Compute a hash that depends on the encoder, the settings, the texts and their order.
 
-    >>> feature_key("e", {}, [("a b",)]) == feature_key("e", {}, [("a", "b")])
+    >>> _feature_key("e", {}, [("a b",)]) == _feature_key("e", {}, [("a", "b")])
     False
     """
     words = json.dumps([encoder, sorted(settings.items()), [list(item) for item in items]])
@@ -58,10 +62,13 @@ WIDTH = 256
 
 
 def bag_of_words(items: Sequence[Sequence[str]], width: int = WIDTH) -> Tensor:
-    """Rows of length one: signed counts of words and of neighboring words, each hashed to one of ``width`` places.
+    """Hash words and pairs of neighboring words to signed counts, scaled to rows of norm one.
 
-    Nothing is learned from the texts, so a row depends on its own item alone. Several sentences
-    fill one bag.
+    Nothing is learned from the texts, so a row depends on its own item alone.
+
+    Args:
+        items: One or several sentences per item; several share one bag.
+        width: Number of features.
 
     >>> rows = bag_of_words([("a cat",), ("A cat",), ("two dogs",)])
     >>> torch.equal(rows[0], rows[1]), torch.equal(rows[0], rows[2])
@@ -102,20 +109,25 @@ def encode(
     cache: bool = True,
     progress: bool = False,
 ) -> Tensor:
-    r"""Features (texts, width) of sentences or of pairs of sentences; the encoder is not trained.
+    r"""Turn sentences, or pairs of sentences, into features; the encoder is not trained.
 
     Args:
-        texts: sentences, or pairs of them.
-        encoder: a folder that ``save_pretrained`` wrote, ``"package:NAME"`` for an installed package that carries such
-            a folder, a name on the Hugging Face Hub, or ``"bag-of-words"``, which hashes words and needs no package.
+        texts: Sentences, or pairs of them.
+        encoder: A folder that ``save_pretrained`` wrote, ``"package:NAME"`` for an installed
+            package that carries such a folder, a name on the Hugging Face Hub, or
+            ``"bag-of-words"``, which hashes words and needs no package.
         pair: ``"apart"`` encodes the sentences :math:`u` and :math:`v` one by one and gives
-            :math:`(u, v, |u - v|, u v)`, as encoders of single sentences want it; ``"together"`` encodes both as one
-            sequence with a separator, as BERT was trained to read pairs.
+            :math:`(u, v, |u - v|, u v)`, which suits encoders of single sentences; ``"together"``
+            encodes both as one sequence with a separator, as BERT was trained to read pairs.
         pooling: ``"mean"`` over the tokens, or the ``"first"`` token, BERT's [CLS].
-        length: tokens of a sequence at most, never more than the encoder takes; what is beyond is cut.
-        batch_size: sequences at once, of like length.
-        cache: keep the features in mindgap's cache folder, under a hash of weights, settings and texts.
-        progress: show a progress bar.
+        length: Most tokens of a sequence, never more than the encoder takes; the rest is cut.
+        batch_size: Number of sequences encoded at once.
+        cache: Whether to keep the features in mindgap's cache folder, under a hash of weights,
+            settings and texts.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        Features, one row per text.
 
     >>> encode(["a cat", "a dog"], "bag-of-words").shape
     torch.Size([2, 256])
@@ -137,13 +149,13 @@ def encode(
         features = bag_of_words(wanted)
     else:
         features = _encoded(encoder, wanted, pooling, length, batch_size, cache, progress)
-    return pair_features(*features.chunk(2)) if pairs and apart else features
+    return _pair_features(*features.chunk(2)) if pairs and apart else features
 
 
-def pair_features(first: Tensor, second: Tensor) -> Tensor:
-    """Both rows, their distance and their product, entry by entry.
+def _pair_features(first: Tensor, second: Tensor) -> Tensor:
+    """Join two rows, their distance and their product, entry by entry.
 
-    >>> pair_features(torch.tensor([[1.0]]), torch.tensor([[3.0]])).tolist()
+    >>> _pair_features(torch.tensor([[1.0]]), torch.tensor([[3.0]])).tolist()
     [[1.0, 3.0, 2.0, 3.0]]
     """
     return torch.cat([first, second, (first - second).abs(), first * second], dim=1)
@@ -158,7 +170,7 @@ def _encoded(
     cache: bool,
     progress: bool,
 ) -> Tensor:
-    """Every different item once, then a row for each."""
+    """Encode every distinct item once, then return a row for each item."""
     folder = encoder_folder(encoder)
     numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}
 
@@ -167,13 +179,13 @@ def _encoded(
 
     settings = {"pooling": pooling, "length": length}
     features = (
-        remembered(encoder_digest(folder), settings, list(numbers), make) if cache else make()
+        _remembered(encoder_digest(folder), settings, list(numbers), make) if cache else make()
     )
     return features[torch.tensor([numbers[item] for item in items])]
 
 
 def _items(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Item]:
-    """Tuples of one or of two sentences, all alike."""
+    """Return tuples of one or of two sentences, all of the same kind."""
     if isinstance(texts, str) or not len(texts):
         raise InputError(
             "texts must be a list of sentences or of pairs of them, got "
@@ -184,6 +196,6 @@ def _items(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Item]:
         isinstance(sentence, str) for item in items for sentence in item
     ):
         raise InputError(
-            "texts must all be sentences or all be pairs of sentences, got a mixture. Part them."
+            "texts must all be sentences or all be pairs of sentences, got a mixture. Split them."
         )
     return items

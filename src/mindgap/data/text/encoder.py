@@ -1,4 +1,4 @@
-"""A Hugging Face encoder at work: tokens in batches of like length, one row of features a text."""
+"""A Hugging Face encoder: batches of similar length in, one row of features per text out."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -16,17 +16,19 @@ Item = tuple[str, ...]
 
 
 class Encoder:
-    """The model and the tokenizer of a folder, which is all that is read: no internet, no code, no pickle."""
+    """The model and the tokenizer of a folder; uses no internet, foreign code or pickle.
+
+    Args:
+        folder: A folder that ``save_pretrained`` wrote.
+    """
 
     def __init__(self, folder: Path) -> None:
         transformers = require("transformers", "hf")
         places = {"local_files_only": True, "trust_remote_code": False}
         safe = any(folder.glob("*.safetensors"))
         try:
-            with (
-                seeded(0),
-                _quiet(transformers),
-            ):  # what the file lacks would be drawn from the global generator
+            # Weights that the file lacks would be drawn from the global generator.
+            with seeded(0), _quiet(transformers):
                 model, report = transformers.AutoModel.from_pretrained(
                     folder,
                     use_safetensors=safe,
@@ -38,8 +40,7 @@ class Encoder:
         except Exception as error:  # the readers of a dozen formats have as many errors
             raise InputError(
                 f"encoder must be a folder that transformers can read, got {str(folder)!r} "
-                f"({_first_line(error)}). "
-                "Save model and tokenizer there with save_pretrained()."
+                f"({_first_line(error)}). Save model and tokenizer there with save_pretrained()."
             ) from error
         _check_complete(folder, report)
         self.model = (
@@ -56,8 +57,9 @@ class Encoder:
         batch_size: int,
         progress: bool = False,
     ) -> Tensor:
-        """Features (items, width) in the order of ``items``, each of one text or of two as one sequence."""
+        """Encode items of one text, or of two as one sequence, in the order in which they come."""
         tokens = self._tokens(items, length)
+        # Batches of similar length waste little padding; the longest first shows a lack of memory.
         order = sorted(range(len(items)), key=lambda place: -len(tokens[place]["input_ids"]))
         parts = []
         with (
@@ -97,7 +99,7 @@ class Encoder:
 
 @contextlib.contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """No bar and no report while weights are read; what matters in the report is checked."""
+    """Show no bar and no report while weights are read; what matters in it is checked."""
     logging = transformers.utils.logging
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -111,7 +113,7 @@ def _quiet(transformers: Any) -> Iterator[None]:
 
 
 def _check_complete(folder: Path, report: dict[str, Any]) -> None:
-    """The pooler is not used; any other layer without weights would hold random numbers."""
+    """Refuse a file that lacks the weights of a layer, unless it is the unused pooler."""
     missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
     if missing:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Where an encoder's files are: a folder, an installed package that carries one, or a name on the Hugging Face Hub."""
+"""Find an encoder's files: in a folder, an installed package, or on the Hugging Face Hub."""
 
 import functools
 import hashlib
@@ -15,11 +15,12 @@ WORDS = ("*.json", "*.txt", "*.model")
 
 
 def encoder_folder(encoder: str | os.PathLike[str]) -> Path:
-    """The folder with an encoder's weights, settings and vocabulary.
+    """Return the folder with an encoder's weights, settings and vocabulary.
 
-    ``encoder`` is a folder, ``"package:NAME"`` for an installed package that carries such a folder
-    (the package is not imported), or a name on the Hugging Face Hub, which is the only case that
-    may use the internet.
+    Args:
+        encoder: A folder, ``"package:NAME"`` for an installed package that carries such a folder
+            (the package is not imported), or a name on the Hugging Face Hub, which is the only case
+            that may use the internet.
     """
     name = os.fspath(encoder)
     if name.startswith(PACKAGE):
@@ -29,21 +30,19 @@ def encoder_folder(encoder: str | os.PathLike[str]) -> Path:
         if not _is_encoder(path):
             raise InputError(
                 "encoder must be a folder with config.json and weights in model.safetensors, got "
-                f"{name!r} without "
-                "them. Save one there with save_pretrained()."
+                f"{name!r} without them. Save one there with save_pretrained()."
             )
         return path
     if not name or path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise InputError(
             "encoder must be a folder, 'package:NAME', 'bag-of-words' or a name on the Hugging "
-            f"Face Hub, got {name!r}"
-            ", which is no folder. Check the path."
+            f"Face Hub, got {name!r}, which is no folder. Check the path."
         )
     return _from_hub(name)
 
 
 def encoder_digest(folder: Path) -> str:
-    """Hash of all that decides what the encoder makes of a text: weights, settings and vocabulary."""
+    """Hash all that determines an encoder's features: weights, settings and vocabulary."""
     digest = hashlib.sha256()
     for path in sorted(path for pattern in (*WEIGHTS, *WORDS) for path in folder.glob(pattern)):
         status = path.stat()
@@ -54,7 +53,7 @@ def encoder_digest(folder: Path) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _digest_of(path: Path, *stamp: int) -> str:  # noqa: ARG001  (the stamp makes a changed file a new entry)
+def _digest_of(path: Path, *_stamp: int) -> str:  # the stamp makes a changed file a new entry
     return file_digest(path)
 
 
@@ -85,8 +84,7 @@ def _in_package(name: str) -> Path:
     if len(inside) != 1:
         raise InputError(
             "encoder must name a package with one folder of config.json and model.safetensors, "
-            f"got {len(inside)} in "
-            f"{PACKAGE + name!r}. Pass the folder itself."
+            f"got {len(inside)} in {PACKAGE + name!r}. Pass the folder itself."
         )
     return inside[0]
 
@@ -101,14 +99,13 @@ def _from_hub(name: str) -> Path:
     except hub.errors.RepositoryNotFoundError as error:
         raise InputError(
             "encoder must be the name of a public repository of the Hugging Face Hub, got "
-            f"{name!r}, which is not "
-            "there. Check the name, or pass a folder."
+            f"{name!r}, which is not there. Check the name, or pass a folder."
         ) from error
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
         raise DataUnavailableError(
             f"The encoder {name!r} must be downloaded from the Hugging Face Hub, got no "
-            "connection. Connect to the "
-            "internet, or pass a folder, 'package:NAME' or 'bag-of-words'."
+            "connection. Connect to the internet, or pass a folder, 'package:NAME' or "
+            "'bag-of-words'."
         ) from error
     if not _is_encoder(folder):
         raise InputError(

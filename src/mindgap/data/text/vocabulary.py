@@ -1,4 +1,4 @@
-"""Words to numbers, for small networks over text."""
+"""Vocabulary: numbers for words, for small networks over text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def words(sentence: str) -> list[str]:
-    """Lower-case words and single punctuation marks.
+    """Split a sentence into lower-case words and single punctuation marks.
 
     >>> words("It's Iraq, yet.")
     ['it', "'", 's', 'iraq', ',', 'yet', '.']
@@ -28,7 +28,10 @@ def words(sentence: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Numbered words; 0 is padding, 1 an unknown word, 2 stands between the sentences of a sample.
+    """Numbered words; 0 is padding, 1 an unknown word, 2 separates the sentences of a sample.
+
+    Args:
+        words: All words in the order of their numbers, the special ones first.
 
     >>> vocabulary = Vocabulary.of([("a cat", "a dog")], size=5)
     >>> vocabulary.words
@@ -50,7 +53,12 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[str]], size: int = 5000) -> Vocabulary:
-        """The most frequent words of ``texts``, ties in the order of first appearance, ``size`` entries in all."""
+        """Number the most frequent words of texts, ties in the order of first appearance.
+
+        Args:
+            texts: The sentences of each sample.
+            size: Number of entries, the special ones included.
+        """
         integer("size", size, len(SPECIAL) + 1)
         counts = collections.Counter(
             word for text in texts for sentence in text for word in words(sentence)
@@ -58,7 +66,12 @@ class Vocabulary:
         return cls((*SPECIAL, *(word for word, _ in counts.most_common(size - len(SPECIAL)))))
 
     def encode(self, texts: Sequence[Sequence[str]], length: int = 128) -> Tensor:
-        """Token numbers of shape (n, length); too long samples lose the ends of their longest sentences."""
+        """Turn texts into token numbers of shape (n, length).
+
+        Args:
+            texts: The sentences of each sample.
+            length: Tokens per sample; longer samples lose the ends of their longest sentences.
+        """
         integer("length", length, 1)
         return torch.tensor([self._row(text, length) for text in texts], dtype=torch.int64).reshape(
             -1, length

@@ -1,1 +1,1 @@
-"""mindgap head: retrain the last layer with variance-based weights, choose m and k, compare with controls."""
+"""Retrain the last layer with variance-based weights, choose m and k, and compare."""

@@ -1,4 +1,4 @@
-"""Choose the largest weight and the number of neighbors for a head, on a share of the training data."""
+"""Search the largest weight m and the number of neighbors k on held-out training data."""
 
 import dataclasses
 import math
@@ -19,16 +19,24 @@ Method = Literal["grid", "random", "optuna"]
 METHODS = ("grid", "random", "optuna")
 MAX_WEIGHTS = (2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 120.0, 200.0)
 KS = (5, 10, 20, 40, 60)
-AT_ONCE = 8  # settings that a sampler proposes before it hears of their scores
+AT_ONCE = 8  # settings that a sampler proposes before it is told their scores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadSearch:
     """The scores of all settings on held-out training samples, and the setting that was chosen.
 
-    ``loss``, ``error`` and their standard errors have one entry per setting; ``uniform`` is the
-    score of the head that was trained again without weights: a setting that does not beat it is not
-    worth its name. ``error`` is the loss in a regression.
+    Args:
+        settings: Pairs of a largest weight and a number of neighbors.
+        loss: Mean loss of each setting.
+        loss_error: Its standard error.
+        error: Mean error of each setting; the loss in a regression.
+        error_error: Its standard error.
+        converged: Whether the head of each setting reached its optimum.
+        uniform: Score of the head retrained without weights, which a useful setting beats.
+        chosen: Index of the chosen setting.
+        by: The score that chose: ``"error"`` or ``"loss"``.
+        samples: Number of held-out samples.
     """
 
     settings: tuple[Setting, ...]
@@ -54,7 +62,7 @@ class HeadSearch:
         return VarianceWeighting(**chosen)
 
     def map(self, of: str = "error") -> tuple[list[float], list[int], Tensor]:
-        """Largest weights, numbers of neighbors and the score (neighbors, weights), NaN where none was tried."""
+        """Arrange a score as a map: all m, all k, one row per k, NaN where nothing was tried."""
         scores: Tensor = getattr(self, choice("of", of, ("error", "loss")))
         columns, lines = (
             sorted({m for m, _ in self.settings}),
@@ -66,7 +74,7 @@ class HeadSearch:
         return columns, lines, table
 
     def table(self) -> Table:
-        """All settings, the best first, after the head without weights."""
+        """List the head without weights, then all settings, the best first."""
         plain = self.uniform
         first = (
             1.0,
@@ -87,7 +95,10 @@ class HeadSearch:
             for i in _order(self.error if self.by == "error" else self.loss, self.loss)
         ]
         columns = ("max_weight", "k", "loss", "standard error", "error", "")
-        note = f"scores on {self.samples} held-out training samples; the best of many is better by luck than it is"
+        note = (
+            f"scores on {self.samples} held-out training samples; the best of many looks better "
+            "than it is"
+        )
         return Table(
             title="largest weight and neighbors",
             columns=columns,
@@ -112,14 +123,33 @@ def search_head(
     seed: int = 0,
     progress: bool = False,
 ) -> HeadSearch:
-    """Train the head again with every setting on one part of the training data and score it on the rest, never on test.
+    """Retrain the head with every setting and score it on held-out training data.
 
-    ``method`` is ``"grid"`` (all pairs of ``max_weights`` and ``ks``), or ``"random"`` or
-    ``"optuna"``: ``trials`` pairs between the smallest and the largest of each. ``validation`` is
-    the share to hold out, or data of its own; the layers below the head have seen a share, so data
-    that they have not seen judge better. ``by`` says which score chooses; equal errors are parted
-    by the loss. Neighbors are sought once, and heads are solved to their optimum many at a time.
-    ``study`` is an Optuna study to go on with. Ctrl-C is not caught.
+    Neighbors are searched once, and heads are solved to their optimum many at a time.
+
+    Args:
+        subject: A :class:`Subject` or what :func:`mindgap.fit` returns.
+        max_weights: Largest weights m to try.
+        ks: Numbers of neighbors k to try.
+        method: ``"grid"`` tries all pairs; ``"random"`` and ``"optuna"`` try ``trials`` pairs
+            between the smallest and the largest values.
+        trials: Number of pairs for ``"random"`` and ``"optuna"``.
+        validation: Share of the training data to hold out, or data of its own. The layers below
+            the head have seen the former, so the latter judges better.
+        by: The score that chooses, ``"error"`` or ``"loss"``; equal errors are ordered by the loss.
+        l2: Penalty on the head.
+        standardize: Whether to divide each feature by its standard deviation before neighbors are
+            searched.
+        head: Dotted name of the last linear layer; found if empty.
+        study: An Optuna study to continue; a new one if None.
+        seed: Seed of the held-out split and of the random settings.
+        progress: Whether to show a progress bar.
+
+    >>> x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    >>> subject = Subject(torch.nn.Linear(4, 2), "cross_entropy", (x, (x[:, 0] > 0).long()))
+    >>> found = search_head(subject, max_weights=(2, 10), ks=(5, 8), validation=0.25)
+    >>> len(found.settings), found.samples, found.best in found.settings
+    (4, 15, True)
     """
     ready = subject.subject() if isinstance(subject, Fitted) else subject
     _check(max_weights, ks, method, by)
@@ -155,7 +185,7 @@ def search_head(
 def _drawn(
     max_weights: Sequence[float], ks: Sequence[int], trials: int, seed: int
 ) -> list[Setting]:
-    """Weights uniform in the logarithm, neighbors uniform."""
+    """Draw weights uniformly in the logarithm and neighbors uniformly."""
     random = generator(seed)
     low, high = math.log(min(max_weights)), math.log(max(max_weights))
     weights = (low + (high - low) * torch.rand(trials, generator=random, dtype=torch.float64)).exp()
@@ -173,7 +203,7 @@ def _asked(
     seed: int,
     progress: bool,
 ) -> tuple[list[Setting], Score]:
-    """Ask a study for some settings, tell it their scores, and so on."""
+    """Ask a study for some settings at a time and tell it their scores."""
     if study is None:
         optuna = require("optuna", "search")
         study = optuna.create_study(
@@ -197,7 +227,7 @@ def _suggested(one: Any, max_weights: Sequence[float], ks: Sequence[int]) -> Set
 
 
 def _order(first: Tensor, second: Tensor) -> list[int]:
-    """Best first; where ``first`` is equal, by ``second``."""
+    """Return indices, the best first; equal entries of ``first`` are ordered by ``second``."""
     order: list[int] = np.lexsort((second.numpy(), first.numpy())).tolist()
     return order
 

@@ -1,4 +1,4 @@
-"""Heads trained with many settings on one part of the training data and scored on another."""
+"""Heads trained with many settings on one part of the training data, scored on another."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from mindgap.ops.models.head import find_head, head_features, layer_of
 from mindgap.ops.variance.by_k import VarianceByK
 from mindgap.ops.variance.weights import scale_weights
 
-AT_ONCE = 2**27  # bytes of weights that are held at once
+AT_ONCE = 2**27  # bytes of sample weights that are held at once
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Mean loss and error of some heads on held-out samples, with standard errors; one entry per head."""
+    """Mean loss and error per head on held-out samples, with standard errors."""
 
     loss: Tensor
     loss_error: Tensor
@@ -30,14 +30,14 @@ class Score:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """All heads of some scores."""
+        """Join the scores of several groups of heads."""
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 
 
 @dataclasses.dataclass(frozen=True)
 class HeadTrials:
-    """Features and targets to train and to judge heads with, and the local variance of the former."""
+    """Features and targets to train heads on and to score them with, and the local variance."""
 
     kind: Kind
     features: Tensor
@@ -49,7 +49,7 @@ class HeadTrials:
     l2: float
 
     def score(self, settings: Sequence[tuple[float, int]], progress: bool = False) -> Score:
-        """The scores of (largest weight, neighbors) pairs."""
+        """Score pairs of a largest weight and a number of neighbors."""
         size = max(1, AT_ONCE // (8 * len(self.features)))
         chunks = [settings[first : first + size] for first in range(0, len(settings), size)]
         return Score.joined([self._score(chunk, progress) for chunk in chunks])
@@ -78,7 +78,7 @@ class HeadTrials:
         )
 
     def _judged(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and error of every held-out sample."""
+        """Compute loss and error of every held-out sample."""
         target = self.held_target if self.kind == "softmax" else self.held_target.double()
         loss = as_loss(LOSSES[self.kind])(outputs, target)
         if self.kind == "squares":
@@ -99,7 +99,18 @@ def head_trials(
     seed: int = 0,
     progress: bool = False,
 ) -> HeadTrials:
-    """Hold samples out, or take given ones, and search the neighbors of the others up to ``largest``."""
+    """Hold samples out, or use given ones, and search the neighbors of the others.
+
+    Args:
+        subject: The model and its training data.
+        validation: Share of the training data to hold out, or data of its own.
+        largest: Largest number of neighbors that will be tried.
+        l2: Penalty on the head.
+        standardize: Whether to divide each feature by its standard deviation first.
+        head: Dotted name of the last linear layer; found if empty.
+        seed: Seed of the held-out split.
+        progress: Whether to show a progress bar.
+    """
     name = find_head(subject, head)
     features, target = head_features(subject, "train", name), subject.targets("train")
     kind = kind_of(subject, features, name)
@@ -129,8 +140,7 @@ def _parted(target: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     if not len(held) or len(stays) < 2:
         raise InputError(
             f"validation must leave samples on both sides, got {share} of {len(target)}. Pass "
-            "more data or another "
-            "share."
+            "more data or another share."
         )
     return stays, held
 

@@ -1,1 +1,1 @@
-"""mindgap sample: evaluate an expensive function where it says most, resume after any kill, write a CSV."""
+"""Evaluate an expensive function where it changes most, in parallel and resumable."""

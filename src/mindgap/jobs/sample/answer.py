@@ -1,4 +1,7 @@
-"""What an evaluation gives, and how a worker calls the user's function. Light to import: workers start quickly."""
+"""The answer of an evaluation, and how a worker calls the user's function.
+
+This module is light to import, so that workers start quickly.
+"""
 
 import dataclasses
 import functools
@@ -27,7 +30,7 @@ class Answer:
 
 
 def judged(values: Sequence[float], width: int | None) -> Answer:
-    """Values, if they are finite and as many as those of the other points.
+    """Accept values if they are finite and as many as those of the other points.
 
     >>> judged([1.0, 2.0], None).values, judged([1.0, math.inf], 2).reason, judged([1.0], 2).reason
     ((1.0, 2.0), 'the value is not finite: 1.0, inf', '1 number where the other points have 2')
@@ -43,7 +46,11 @@ def judged(values: Sequence[float], width: int | None) -> Answer:
 
 
 class Portable:
-    """A user's function that another process can load, also from a script or from a file on no path."""
+    """A user's function that another process can load, also from a script or a file on no path.
+
+    Args:
+        function: A function of one point.
+    """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
@@ -62,7 +69,7 @@ class Portable:
 
 
 def call(portable: Portable, point: Point, width: int | None) -> Answer:
-    """Call the function; whatever it raises is a reason."""
+    """Call the function; whatever it raises becomes the reason of a failure."""
     try:
         value = portable.function(np.array(point))
         value = value.detach().cpu() if hasattr(value, "detach") else value
@@ -73,7 +80,7 @@ def call(portable: Portable, point: Point, width: int | None) -> Answer:
 
 
 def call_within(seconds: float, portable: Portable, point: Point, width: int | None) -> Answer:
-    """The same in a process of its own, which is killed if it takes too long."""
+    """Call the function in a process of its own, which is killed if it takes too long."""
     process = WorkerProcess(1)
     try:
         answer: Answer = process.call_within(seconds, call, portable, point, width)

@@ -1,4 +1,4 @@
-"""Command: an external program as a function, called with the numbers of a point on its command line."""
+"""Command: an external program as a function of a point."""
 
 import dataclasses
 import json
@@ -14,12 +14,17 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A program that prints the value of a point: the numbers of its last line, as a list or with commas or spaces.
+    """A program that prints the value of a point on its last line.
 
-    In the template ``{0}``, ``{1}`` … stand for the coordinates, with all their digits, ``{x}`` for
-    all of them with spaces between, ``{file}`` for the path of a JSON file with the list of them,
-    and ``{number}`` for the point's number. ``names`` name the coordinates, for ``{temperature}``
-    in place of ``{0}``. Other braces stay as they are. No shell is called unless ``shell`` is true.
+    The last line holds one number or several, as a JSON list or separated by commas or spaces.
+
+    Args:
+        template: The program and its arguments. ``{0}``, ``{1}`` … become the coordinates, with all
+            their digits; ``{x}`` becomes all of them, separated by spaces; ``{file}`` the path of a
+            JSON file with the list of them; ``{number}`` the number of the point. Other braces stay
+            as they are.
+        names: Names of the coordinates, to write ``{temperature}`` in place of ``{0}``.
+        shell: Whether to run the command in a shell.
 
     >>> Command("./sim --x={0} --y {1}").words((0.5, -2.0), 7, "7.json")
     ['./sim', '--x=0.5', '--y', '-2.0']
@@ -40,7 +45,12 @@ class Command:
             )
 
     def check(self, dimension: int, *, here: bool = True) -> None:
-        """Refuse a template that does not fit points of a dimension, or a program that is not ``here``."""
+        """Refuse a template that does not fit the dimension, or a program that is missing.
+
+        Args:
+            dimension: Number of coordinates of a point.
+            here: Whether the program will run on this machine.
+        """
         known = self._values((0.0,) * dimension, 0, "")
         found = set(_PLACE.findall(self.template))
         for name in sorted(found):
@@ -52,7 +62,7 @@ class Command:
                 )
         if not found & (known.keys() - {"number"}):
             if found:
-                raise unknown_name("A place in the command", min(found), known)
+                raise unknown_name("A placeholder in the command", min(found), known)
             raise InputError(
                 f"The command must say where the point goes, got {self.template!r}. Write {{0}} "
                 f"{{1}}, {{x}} or "
@@ -71,7 +81,7 @@ class Command:
             )
 
     def words(self, point: Sequence[float], number: int, file: str) -> list[str]:
-        """The command for a point, as a list of words, or as one text for the shell."""
+        """Fill in a point: a list of words, or one text for the shell."""
         values = self._values(point, number, shlex.quote(file) if self.shell else file)
         if self.shell:
             return [_filled(self.template, values)]
@@ -105,7 +115,7 @@ class Command:
 
 
 def numbers(text: str) -> list[float] | None:
-    """The numbers of the last line that is not empty; None if it holds anything else.
+    """Read the numbers of the last line that is not empty; None if it holds anything else.
 
     >>> (
     ...     numbers("step 1\\n0.5, 1e-3\\n\\n"),
@@ -127,7 +137,7 @@ def numbers(text: str) -> list[float] | None:
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty."""
+    """Return the last line that is not empty."""
     return text.rstrip().rpartition("\n")[2].strip()
 
 

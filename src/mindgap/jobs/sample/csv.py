@@ -1,6 +1,6 @@
-"""Points as CSV: what to evaluate, what came of it, and evaluations made elsewhere.
+"""Points as CSV files: points to evaluate, values from elsewhere, and all results.
 
-A CSV file with a header, read with care: whatever is wrong with it is told by line and column.
+What is wrong with a file is reported by line and column.
 """
 
 import csv
@@ -20,8 +20,12 @@ from mindgap.sampling.taylor_sampler import TaylorSampler
 from mindgap.sampling.trail import Asked
 
 
-class Table:
-    """The rows of a CSV file with a header."""
+class _CsvFile:
+    """The rows of a CSV file with a header.
+
+    Args:
+        path: The file.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
@@ -34,7 +38,7 @@ class Table:
             ) from error
         except (OSError, ValueError, csv.Error) as error:
             raise InputError(
-                f"The points must be in a CSV file, got {str(path)!r} ({error}). Write it anew."
+                f"The points must be in a CSV file, got {str(path)!r} ({error}). Write it again."
             ) from error
         full = [(place, line) for place, line in enumerate(lines, 1) if any(line)]
         if not full:
@@ -46,8 +50,7 @@ class Table:
             if len(line) != len(self.header):
                 raise InputError(
                     f"{path} must have {len(self.header)} cells in every row as in its header, "
-                    f"got {len(line)} in line "
-                    f"{place}. Correct it."
+                    f"got {len(line)} in line {place}. Correct it."
                 )
         self.rows = [
             dict(zip(self.header, line, strict=True), **{"": str(place)})
@@ -55,7 +58,7 @@ class Table:
         ]
 
     def find(self, named: Iterable[str], letter: str) -> list[str]:
-        """The columns of the inputs or of the outputs: as named, or a letter with a number."""
+        """Find the columns of inputs or outputs: as named, or a letter with a number."""
         for name in named:
             if name not in self.header:
                 raise InputError(
@@ -66,7 +69,7 @@ class Table:
         return list(named) or sorted(plain, key=lambda name: int(name[1:] or 0))
 
     def number(self, row: dict[str, str], name: str) -> float:
-        """A cell as a number."""
+        """Read a cell as a number."""
         try:
             return float(row[name])
         except ValueError as error:
@@ -76,7 +79,7 @@ class Table:
             ) from error
 
     def integer(self, row: dict[str, str], name: str) -> int:
-        """A cell as a whole number."""
+        """Read a cell as a whole number."""
         value = self.number(row, name)
         if not value.is_integer():
             raise InputError(
@@ -90,17 +93,21 @@ NEAR = 1e-6  # of an axis: a coordinate that is farther off belongs to another p
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """How inputs and outputs are called; nothing stands for x0, x1 … and y0, y1 …"""
+    """Names of inputs and outputs in files.
+
+    Args:
+        inputs: Names of all inputs; x0, x1 … if empty.
+        outputs: Names of all outputs; y0, y1 … if empty.
+
+    >>> Columns(inputs=("heat",)).named("inputs", 1), Columns().named("outputs", 2)
+    (['heat'], ['y0', 'y1'])
+    """
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
 
     def named(self, kind: str, count: int) -> list[str]:
-        """So many names of a kind, ``"inputs"`` or ``"outputs"``.
-
-        >>> Columns(inputs=("heat",)).named("inputs", 1), Columns().named("outputs", 2)
-        (['heat'], ['y0', 'y1'])
-        """
+        """Return the ``count`` names of ``"inputs"`` or ``"outputs"``."""
         given: tuple[str, ...] = getattr(self, kind)
         if given and len(given) != count:
             raise InputError(
@@ -114,16 +121,16 @@ DEFAULT = Columns()
 
 
 def asked_csv(asked: Sequence[Asked], columns: Columns, dimension: int) -> str:
-    """Points to evaluate: number and coordinates, with all their digits."""
+    """Write points to evaluate: number and coordinates, with all their digits."""
     return _written(
         ["number", *columns.named("inputs", dimension)], ([one.number, *one.point] for one in asked)
     )
 
 
 def points_csv(sampler: TaylorSampler, columns: Columns) -> str:
-    """All points: number, coordinates, values, why they were chosen, their interest, and what went wrong."""
+    """Write all points: number, inputs, values, why chosen, acquisition value and error."""
     width = sampler.width or len(columns.outputs) or 1
-    answers, failed, interest = sampler.answers, sampler.failed, interests_by_number(sampler)
+    answers, failed, acquisition = sampler.answers, sampler.failed, _acquisition_values(sampler)
     header = [
         "number",
         *columns.named("inputs", sampler.domain.dimension),
@@ -135,24 +142,24 @@ def points_csv(sampler: TaylorSampler, columns: Columns) -> str:
             *one.point,
             *answers.get(one.number, [""] * width),
             one.why,
-            interest.get(one.number, ""),
+            acquisition.get(one.number, ""),
             failed.get(one.number, ""),
         ]
         for one in sampler.asked
     )
-    return _written([*header, "why", "interest", "error"], rows)
+    return _written([*header, "why", "acquisition", "error"], rows)
 
 
-def interests_by_number(sampler: TaylorSampler) -> dict[int, float]:
-    """The interest of the known points; none where it cannot be told without the function."""
-    if sampler.function is None and sampler.interest.calls:
+def _acquisition_values(sampler: TaylorSampler) -> dict[int, float]:
+    """Acquisition values of the known points; none where they need a function that is missing."""
+    if sampler.function is None and sampler.acquisition.calls:
         return {}
-    return dict(zip(sorted(sampler.answers), sampler.interests().tolist(), strict=True))
+    return dict(zip(sorted(sampler.answers), sampler.acquisition_values().tolist(), strict=True))
 
 
 def read_known(path: str | os.PathLike[str], columns: Columns) -> tuple[Tensor, Tensor, Columns]:
-    """Points and values of a file, and its columns; rows without values are left out."""
-    table = Table(path)
+    """Read points and values of a file, and its columns; rows without values are left out."""
+    table = _CsvFile(path)
     inputs, outputs = table.find(columns.inputs, "x"), table.find(columns.outputs, "y")
     if not inputs or not outputs:
         kind, letter, option = (
@@ -160,8 +167,7 @@ def read_known(path: str | os.PathLike[str], columns: Columns) -> tuple[Tensor, 
         )
         raise InputError(
             f"{path} must have its {kind} in columns {letter}0, {letter}1 … or as {option} names "
-            "them, got "
-            f"{', '.join(table.header)}. Name them."
+            f"them, got {', '.join(table.header)}. Name them."
         )
     rows = [
         row for row in table.rows if not row.get("error") and any(row[name] for name in outputs)
@@ -181,14 +187,17 @@ def read_known(path: str | os.PathLike[str], columns: Columns) -> tuple[Tensor, 
 def read_told(
     path: str | os.PathLike[str], sampler: TaylorSampler, columns: Columns
 ) -> tuple[dict[int, list[float]], dict[int, str]]:
-    """New values and new failures of a file, by number; what is told already is left out, what differs is refused."""
-    table = Table(path)
-    outputs, inputs = table.find(columns.outputs, "y"), table.find(columns.inputs, "x")
+    """Read the new values and new failures of a file, by number.
+
+    What was told before may be repeated and is left out; what differs from it is refused.
+    """
+    table = _CsvFile(path)
+    named = columns.inputs if set(columns.inputs) & set(table.header) else ()  # they are optional
+    outputs, inputs = table.find(columns.outputs, "y"), table.find(named, "x")
     if "number" not in table.header or not (outputs or "error" in table.header):
         raise InputError(
             f"{path} must have the columns number and y0, y1 … (or as --outputs names them) or "
-            "error, got "
-            f"{', '.join(table.header)}. Rename them."
+            f"error, got {', '.join(table.header)}. Rename them."
         )
     values: dict[int, list[float]] = {}
     failures: dict[int, str] = {}
@@ -199,7 +208,7 @@ def read_told(
             continue  # still to come
         if key in values or key in failures:
             raise InputError(
-                f"{path} must name every point once, got number {key} again. Leave one row out."
+                f"{path} must name every point once, got number {key} twice. Leave one row out."
             )
         if not 0 <= key < len(sampler.asked):
             raise InputError(
@@ -221,23 +230,22 @@ def read_told(
 def _unchanged(
     path: object, sampler: TaylorSampler, values: dict[int, list[float]], failures: dict[int, str]
 ) -> None:
-    """A file may repeat what was told, but not differ from it."""
+    """Refuse values that differ from those told before."""
     known, failed = sampler.answers, sampler.failed
     for key in [*values, *failures]:
         finite = key in values and all(map(math.isfinite, values[key]))
         if (key in known and values.get(key) != known[key]) or (key in failed and finite):
             raise InputError(
                 f"{path} must not change what was told, got {values.get(key, failures.get(key))} "
-                f"for point {key}, "
-                f"which has {known.get(key, failed.get(key))}. Leave it out, or begin another "
-                "session."
+                f"for point {key}, which has {known.get(key, failed.get(key))}. Leave it out, or "
+                "begin another session."
             )
 
 
 def _same_point(
-    table: Table, row: dict[str, str], inputs: list[str], sampler: TaylorSampler, key: int
+    table: _CsvFile, row: dict[str, str], inputs: list[str], sampler: TaylorSampler, key: int
 ) -> None:
-    """A file that also holds coordinates must hold those that were asked."""
+    """Refuse coordinates that differ from those that were asked."""
     if len(inputs) != sampler.domain.dimension:
         return
     low, high = (end.tolist() for end in sampler.domain.bounds)
@@ -248,8 +256,7 @@ def _same_point(
         ):
             raise InputError(
                 f"{table.path} must hold point {key} as it was asked, got {name}={row[name]} in "
-                f"place of {asked!r}. "
-                "Put every value in the row of its number."
+                f"place of {asked!r}. Put every value in the row of its number."
             )
 
 

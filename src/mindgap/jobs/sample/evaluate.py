@@ -1,44 +1,24 @@
-"""Evaluate the points that a sampler asked, in parallel and anywhere, and tell each value as soon as it is there.
-
-The loop of an evaluation: keep an executor busy with points and tell each answer as it comes.
-"""
+"""Evaluate the points that a sampler asked for, and tell it each value at once."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import queue
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from mindgap.core import InputError, MindgapError, Progress, integer, number
+from mindgap.core import InputError, Progress, integer, number
 from mindgap.jobs.sample.answer import Answer
 from mindgap.jobs.sample.command import Command
-from mindgap.jobs.sample.evaluators import Job, Kind, kind_of
-from mindgap.runs.executors import (
-    AnyExecutor,
-    AnyFuture,
-    LocalExecutor,
-    as_executor,
-    at_least_one,
-    in_flight,
-)
-from mindgap.runs.process import TaskTimeoutError
-from mindgap.runs.work import one_line
-from mindgap.runs.worker import LOADING
+from mindgap.jobs.sample.evaluators import Runner, runner_of
+from mindgap.runs.executors import AnyExecutor, AnyFuture, at_least_one, in_flight, open_executor
+from mindgap.runs.loop import Job, Work, drive, refuse_while_loading
 
 if TYPE_CHECKING:
     from mindgap.sampling.taylor_sampler import TaylorSampler
     from mindgap.sampling.trail import Asked
 
-
-LOSSES = 3  # workers that may be lost with a point before it counts as failed
-_TICK = 1.0
-_PATIENCE = 5.0
+__all__ = ["Command", "Evaluated", "evaluate"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,150 +30,48 @@ class Evaluated:
     interrupted: bool = False
 
 
-class Evaluation:
-    """One run over some jobs."""
+class _Points(Work["Asked", Answer]):
+    """The points of a sampler, which is told their values."""
 
-    def __init__(
-        self,
-        sampler: TaylorSampler,
-        jobs: list[Job],
-        kind: Kind,
-        executor: AnyExecutor,
-        depth: int,
-        bar: Progress,
-    ) -> None:
-        self._sampler, self._kind, self._executor, self._depth, self._bar = (
-            sampler,
-            kind,
-            executor,
-            depth,
-            bar,
-        )
-        self._waiting = deque(jobs)
-        self._flying: dict[int, tuple[Job, AnyFuture]] = {}
-        self._landed: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._done = self._failed = 0
+    title = "An evaluation of points"
 
-    def run(self) -> Evaluated:
-        """What was finished before, then all the rest; whatever ends this early, what came in is told."""
-        interrupted = False
-        try:
-            self._harvest()
-            while self._waiting or self._flying:
-                self._fill()
-                self._settle(self._next())
-        except KeyboardInterrupt:
-            self._stop()
-            interrupted = True
-        except BaseException:
-            with contextlib.suppress(MindgapError):
-                self._stop()
-            raise
-        return Evaluated(self._done, self._failed, interrupted)
+    def __init__(self, sampler: TaylorSampler, runner: Runner) -> None:
+        self._sampler, self._runner = sampler, runner
+        self.done = self.unsuccessful = 0
 
-    def _harvest(self) -> None:
-        left = deque[Job]()
-        for job in self._waiting:
-            answer = self._kind.harvest(job, self._sampler.width)
-            left.append(job) if answer is None else self._tell(job, answer)
-        self._waiting = left
+    def submit(self, executor: AnyExecutor, job: Job[Asked]) -> AnyFuture:
+        return self._runner.submit(executor, job, self._sampler.width)
 
-    def _fill(self) -> None:
-        while self._waiting and len(self._flying) < self._depth:
-            job = self._waiting.popleft()
-            try:
-                future = self._kind.submit(self._executor, job, self._sampler.width)
-            except BrokenExecutor as error:
-                raise MindgapError(
-                    f"The executor must accept points, got: {one_line(error)}. Values that were "
-                    "told are kept: pass a "
-                    "new executor and evaluate the pending points."
-                ) from error
-            self._flying[job.asked.number] = (job, future)
-            future.add_done_callback(functools.partial(self._land, job.asked.number))
+    def failed(self, reason: str) -> Answer:
+        return Answer(None, reason)
 
-    def _land(self, key: int, _: object) -> None:
-        self._landed.put(key)
+    def earlier(self, job: Job[Asked]) -> Answer | None:
+        return self._runner.harvest(job, self._sampler.width)
 
-    def _next(self) -> int:
-        while True:
-            try:
-                return self._landed.get(timeout=_TICK)
-            except queue.Empty:
-                self._bar.tick()
+    def retry(self, job: Job[Asked], answer: Answer) -> bool:
+        return answer.values is None and job.attempt < self._runner.retries
 
-    def _settle(self, key: int) -> None:
-        job, future = self._flying[key]
-        answer = self._answer(job, future)
-        again = answer is not None and answer.values is None and job.attempt < self._kind.retries
-        if answer is None or again:
-            job.attempt += again
-            self._waiting.appendleft(job)
-        else:
-            self._tell(job, answer)
-        del self._flying[key]  # last, so that Ctrl-C in between loses no answer
-
-    def _answer(self, job: Job, future: AnyFuture) -> Answer | None:
-        """What came of an attempt; None if its worker was lost and it deserves another."""
-        try:
-            answer: Answer = future.result()
-        except InputError:
-            raise  # no worker could ever evaluate it
-        except TaskTimeoutError as error:
-            return Answer(None, str(error))
-        except Exception as error:
-            job.lost += 1
-            return (
-                None
-                if job.lost < LOSSES
-                else Answer(None, f"given up after {LOSSES} workers: {one_line(error)}")
-            )
-        return answer
-
-    def _tell(self, job: Job, answer: Answer) -> None:
+    def keep(self, job: Job[Asked], answer: Answer) -> bool:
         good = answer.values is not None
         try:
             if answer.values is not None:
-                self._sampler.tell(job.asked, answer.values)
+                self._sampler.tell(job.item, answer.values)
         except InputError as error:  # of another length than a value that came in meanwhile
             good, answer = False, Answer(None, str(error))
         if not good:
-            self._sampler.fail(job.asked, answer.reason)
-        self._done, self._failed = self._done + good, self._failed + (not good)
-        self._kind.settle(job, good=good)
-        self._bar.advance(failed=not good)
+            self._sampler.fail(job.item, answer.reason)
+        self.done, self.unsuccessful = self.done + good, self.unsuccessful + (not good)
+        self._runner.settle(job, good=good)
+        return good
 
-    def _stop(self) -> None:
-        """Cancel what waits, end what runs, and tell what came in meanwhile."""
-        futures = [future for _, future in self._flying.values()]
-        for future in futures:
-            future.cancel()
-        abort: Any = getattr(self._executor, "abort", None)
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            if abort is not None:
-                abort()
-            self._kind.stop([*(job for job, _ in self._flying.values()), *self._waiting])
-            if all(future.done() for future in futures) or time.monotonic() > deadline:
-                break
-            time.sleep(0.05)
+    def rescue(self, job: Job[Asked], answer: Answer) -> None:
+        """Only a value counts: what failed while it was being ended may succeed next time."""
         pending = {one.number for one in self._sampler.pending}
-        for job, future in list(self._flying.values()):
-            answer = _finished(future)
-            if answer is not None and answer.values is not None and job.asked.number in pending:
-                self._tell(job, answer)
+        if answer.values is not None and job.key in pending:
+            self.keep(job, answer)
 
-
-def _finished(future: AnyFuture) -> Answer | None:
-    canceled: Any = getattr(future, "canceled", bool)
-    if future.done() and not canceled():
-        with contextlib.suppress(Exception):
-            answer: Answer = future.result()
-            return answer
-    return None
-
-
-__all__ = ["Command", "Evaluated", "evaluate"]
+    def stop(self, jobs: Iterable[Job[Asked]]) -> bool:
+        return self._runner.stop(jobs)
 
 
 def evaluate(
@@ -207,18 +85,30 @@ def evaluate(
     retries: int = 0,
     progress: bool = False,
 ) -> Evaluated:
-    """Evaluate points and tell their values one by one.
+    """Evaluate points and tell the sampler their values one by one.
 
-    ``evaluator`` is a function of one point (a NumPy array) that returns a number or several, or a
-    :class:`Command`. An attempt that takes more than ``timeout`` seconds is killed. One that
-    raises, ends with an error, prints no numbers, or gives too few or infinite ones is tried
-    ``retries`` times more; then the point is recorded as failed, with the reason, and the others go
-    on. ``executor`` is a :class:`LocalExecutor` of ``workers`` processes for functions and threads
-    for programs, unless given. Ctrl-C ends it at once and keeps what is told.
+    An attempt fails if it raises, ends with an error, prints no numbers, or gives too few or
+    infinite ones. A point whose attempts all fail is recorded as failed, with the reason, and the
+    others continue. Ctrl-C ends everything at once and keeps what was told.
 
-    With a session nothing that a program has computed is lost, even if this process is killed: ask
-    the sampler for its ``pending`` points and call this again. Finished programs are harvested and
-    running ones awaited.
+    With a session, nothing that a program has computed is lost, even if this process is killed.
+    Call this again with the sampler's ``pending`` points: values of finished programs are read, and
+    running programs are awaited.
+
+    Args:
+        sampler: The sampler that asked.
+        asked: The points to evaluate, all of them pending.
+        evaluator: A function of one point (a NumPy array) that returns one number or several, or a
+            :class:`Command`.
+        executor: Where to evaluate. Unless given, functions run in the worker processes of a
+            :class:`~mindgap.runs.LocalExecutor`, and threads wait for programs.
+        workers: How many points are evaluated at the same time; one per core unless given.
+        timeout: Seconds after which an attempt is killed; no limit unless given.
+        retries: Further attempts at a point that fails.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        How many points were evaluated and how many failed.
 
     >>> from mindgap.runs import SerialExecutor
     >>> from mindgap.sampling import Box, TaylorSampler
@@ -231,25 +121,22 @@ def evaluate(
         raise InputError(
             f"timeout must be above 0 seconds, got {timeout}. Leave it out to wait for ever."
         )
-    if LOADING.is_set():
-        raise InputError(
-            "Points must not be evaluated while a script is imported. Guard it with if __name__ "
-            "== '__main__'."
-        )
-    kind = kind_of(evaluator, sampler, timeout, integer("retries", retries, 0))
+    refuse_while_loading(_Points.title)
+    runner = runner_of(evaluator, sampler, timeout, integer("retries", retries, 0))
+    points = _Points(sampler, runner)
+    count = None if workers is None else at_least_one("workers", workers)
     try:
-        with _chosen(executor, kind, workers) as chosen:
-            kind.check(chosen)
+        with open_executor(executor, functools.partial(runner.executor, count)) as where:
+            runner.check(where)
             with Progress(len(jobs), unit="point", title="points", shown=progress) as bar:
-                return Evaluation(
-                    sampler, jobs, kind, chosen, in_flight(chosen, workers), bar
-                ).run()
+                interrupted = drive(points, jobs, where, in_flight(where, workers), bar)
     finally:
-        kind.close()
+        runner.close()
+    return Evaluated(points.done, points.unsuccessful, interrupted)
 
 
-def _jobs(sampler: TaylorSampler, asked: Iterable[Asked]) -> list[Job]:
-    jobs = {one.number: Job(one) for one in asked}
+def _jobs(sampler: TaylorSampler, asked: Iterable[Asked]) -> list[Job[Asked]]:
+    jobs = {one.number: Job(one.number, one) for one in asked}
     pending = {one.number for one in sampler.pending}
     for key in jobs:
         if key not in pending:
@@ -257,18 +144,3 @@ def _jobs(sampler: TaylorSampler, asked: Iterable[Asked]) -> list[Job]:
                 f"A point must be pending to be evaluated, got point {key}. Pass sampler.pending."
             )
     return list(jobs.values())
-
-
-@contextlib.contextmanager
-def _chosen(executor: AnyExecutor | None, kind: Kind, workers: int | None) -> Iterator[AnyExecutor]:
-    if executor is not None:
-        yield as_executor(executor)
-        return
-    own = kind.executor(None if workers is None else at_least_one("workers", workers))
-    try:
-        yield own
-    finally:  # nothing is in flight unless it was interrupted, and then it must not be waited for
-        own.shutdown(wait=False, cancel_futures=True)
-        if isinstance(own, LocalExecutor):
-            own.abort()
-            own.shutdown()

@@ -1,8 +1,7 @@
-"""The two kinds of evaluators, functions and programs: how each is submitted, harvested, stopped and tidied up."""
+"""Runners of evaluators: how functions and programs are submitted, harvested and stopped."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mindgap.core import InputError
 from mindgap.jobs.sample.answer import Answer, Portable, call, call_within
 from mindgap.jobs.sample.command import Command
+from mindgap.jobs.sample.program import Attempt, harvested, run_program, running, stop, tidy
 from mindgap.runs.executors import (
     AnyExecutor,
     AnyFuture,
@@ -25,54 +25,51 @@ from mindgap.runs.executors import (
     SerialExecutor,
     available_cores,
 )
+from mindgap.runs.loop import Job
 
 if TYPE_CHECKING:
-    from mindgap.jobs.sample.program import Attempt
     from mindgap.sampling.trail import Asked
 
 
-@dataclasses.dataclass
-class Job:
-    """A point on its way: which attempt this is, and how many workers were lost with it."""
+class Runner(ABC):
+    """How the points of a sampler are evaluated.
 
-    asked: Asked
-    attempt: int = 0
-    lost: int = 0
-
-
-class Kind(ABC):
-    """How points are evaluated."""
+    Args:
+        timeout: Seconds after which an attempt is killed; None for no limit.
+        retries: Further attempts at a point that fails.
+    """
 
     def __init__(self, timeout: float | None, retries: int) -> None:
         self.timeout, self.retries = timeout, retries
 
     @abstractmethod
     def executor(self, workers: int | None) -> LocalExecutor | ThreadPoolExecutor:
-        """The executor to take if none is given."""
+        """Make the executor that is used if none is given."""
 
     @abstractmethod
     def check(self, executor: AnyExecutor) -> None:
         """Refuse what could never be evaluated."""
 
     @abstractmethod
-    def submit(self, executor: AnyExecutor, job: Job, width: int | None) -> AnyFuture:
+    def submit(self, executor: AnyExecutor, job: Job[Asked], width: int | None) -> AnyFuture:
         """Begin an attempt; ``width`` is the number of outputs, where it is known."""
 
-    def harvest(self, _job: Job, _width: int | None) -> Answer | None:
-        """The answer that an earlier driver did not live to tell; leaves the job at its next attempt."""
+    def harvest(self, _job: Job[Asked], _width: int | None) -> Answer | None:
+        """Read the answer that an earlier driver was killed too soon to tell, if there is one."""
         return None
 
-    def settle(self, _job: Job, *, good: bool) -> None:  # noqa: B027
-        """The answer is told: nothing has to be kept for the next driver."""
+    def settle(self, _job: Job[Asked], *, good: bool) -> None:  # noqa: B027
+        """Forget what was kept for the next driver: the answer is told."""
 
-    def stop(self, _jobs: Iterable[Job]) -> None:  # noqa: B027
-        """End what runs."""
+    def stop(self, _jobs: Iterable[Job[Asked]]) -> bool:
+        """End what runs outside the executor; return whether there may be such work."""
+        return False
 
     def close(self) -> None:  # noqa: B027
-        """No more is wanted."""
+        """Release what is held."""
 
 
-class Functions(Kind):
+class Functions(Runner):
     """A Python function of one point."""
 
     def __init__(self, function: Callable[[Any], Any], timeout: float | None, retries: int) -> None:
@@ -80,19 +77,19 @@ class Functions(Kind):
         self._portable = Portable(function)
 
     def executor(self, workers: int | None) -> LocalExecutor:
-        """Worker processes."""
+        """Make worker processes."""
         return LocalExecutor(workers)
 
     def check(self, executor: AnyExecutor) -> None:
-        """In another process the function must be loaded anew."""
+        """Refuse a function that another process cannot load."""
         if self.timeout is not None or not isinstance(
             executor, (SerialExecutor, ThreadPoolExecutor)
         ):
             pickle.dumps(self._portable)
 
-    def submit(self, executor: AnyExecutor, job: Job, width: int | None) -> AnyFuture:
-        """A limited time needs a process that can be killed; a worker of LocalExecutor is one."""
-        task = (self._portable, job.asked.point, width)
+    def submit(self, executor: AnyExecutor, job: Job[Asked], width: int | None) -> AnyFuture:
+        """Begin a call; a limited time needs a process that can be killed."""
+        task = (self._portable, job.item.point, width)
         if self.timeout is None:
             return executor.submit(call, *task)
         if isinstance(executor, LocalExecutor):
@@ -100,7 +97,7 @@ class Functions(Kind):
         return executor.submit(call_within, self.timeout, *task)
 
 
-class Programs(Kind):
+class Programs(Runner):
     """An external program, whose output is kept in files until its value is told."""
 
     def __init__(self, command: Command, sampler: Any, timeout: float | None, retries: int) -> None:
@@ -109,61 +106,48 @@ class Programs(Kind):
                 "A Command must run on Linux or macOS, got Windows. Use ask() and tell() there."
             )
         super().__init__(timeout, retries)
-        self._command, self._dimension, self._session = (
-            command,
-            sampler.domain.dimension,
-            sampler.session_id,
-        )
-        path, self._folder = sampler.session, str(Path.cwd())
+        self._command, self._dimension = command, sampler.domain.dimension
+        self._session, self._folder = sampler.session_id, str(Path.cwd())
+        path = sampler.session
         self._own = None if path else tempfile.TemporaryDirectory(prefix="mindgap-")
-        self._work = (
-            Path(f"{path}.work").resolve() if path else Path(self._own.name if self._own else "")
-        )
+        self._work = Path(self._own.name) if self._own else Path(f"{path}.work").resolve()
         self._clear(sampler.answers)
 
     def executor(self, workers: int | None) -> ThreadPoolExecutor:
-        """Threads are enough to wait for programs, which then see your environment as it is."""
+        """Make threads, which are enough to wait for programs."""
         return ThreadPoolExecutor(
             workers or available_cores(), thread_name_prefix="mindgap-program"
         )
 
     def check(self, executor: AnyExecutor) -> None:
-        """On this machine the program must be there."""
+        """Refuse a program that is missing on this machine."""
         here = isinstance(executor, (SerialExecutor, ThreadPoolExecutor, LocalExecutor))
         self._command.check(self._dimension, here=here)
 
-    def submit(self, executor: AnyExecutor, job: Job, width: int | None) -> AnyFuture:
+    def submit(self, executor: AnyExecutor, job: Job[Asked], width: int | None) -> AnyFuture:
         """Start the program, or wait for the one that runs."""
-        from mindgap.jobs.sample.program import run_program
-
         return executor.submit(run_program, self._attempt(job, width))
 
-    def harvest(self, job: Job, width: int | None) -> Answer | None:
-        """A good answer of any attempt, or the last bad one."""
-        from mindgap.jobs.sample.program import harvested
-
+    def harvest(self, job: Job[Asked], width: int | None) -> Answer | None:
+        """Read a good answer of any attempt, or the last bad one, and leave the job there."""
         while True:
             answer = harvested(self._attempt(job, width))
             if answer is None or answer.values is not None or job.attempt >= self.retries:
                 return answer
             job.attempt += 1
 
-    def settle(self, job: Job, *, good: bool) -> None:
-        """What a program printed is kept if it failed."""
-        from mindgap.jobs.sample.program import tidy
-
+    def settle(self, job: Job[Asked], *, good: bool) -> None:
+        """Keep what a program printed if it failed."""
         for attempt in range(job.attempt + 1):
             tidy(self._stem(job, attempt), keep=not good)
 
-    def stop(self, jobs: Iterable[Job]) -> None:
-        """End the programs that run here."""
-        from mindgap.jobs.sample.program import running, stop
-
+    def stop(self, jobs: Iterable[Job[Asked]]) -> bool:
+        """End the programs that run on this machine."""
         for stem in (self._stem(job, job.attempt) for job in jobs):
-            if (
-                running(stem) or Path(f"{stem}.json").exists()
-            ):  # written before a wrapper is started
+            # Until a wrapper holds its lock, only the .json file shows that it was started.
+            if running(stem) or Path(f"{stem}.json").exists():
                 stop(stem)
+        return True
 
     def close(self) -> None:
         """Remove the folder if it is empty, or our own."""
@@ -179,16 +163,12 @@ class Programs(Kind):
             if number and int(number[1]) in told:
                 path.unlink(missing_ok=True)
 
-    def _stem(self, job: Job, attempt: int) -> str:
-        return str(
-            self._work / (f"{job.asked.number}-{attempt}" if attempt else str(job.asked.number))
-        )
+    def _stem(self, job: Job[Asked], attempt: int) -> str:
+        return str(self._work / (f"{job.key}-{attempt}" if attempt else str(job.key)))
 
-    def _attempt(self, job: Job, width: int | None) -> Attempt:
-        from mindgap.jobs.sample.program import Attempt
-
-        stem, point = self._stem(job, job.attempt), job.asked.point
-        words = self._command.words(point, job.asked.number, f"{stem}.json")
+    def _attempt(self, job: Job[Asked], width: int | None) -> Attempt:
+        stem, point = self._stem(job, job.attempt), job.item.point
+        words = self._command.words(point, job.key, f"{stem}.json")
         named = json.dumps([self._session, self._command.shell, words, list(point)])
         return Attempt(
             words=tuple(words),
@@ -203,14 +183,13 @@ class Programs(Kind):
         )
 
 
-def kind_of(evaluator: Any, sampler: Any, timeout: float | None, retries: int) -> Kind:
-    """The kind of an evaluator."""
+def runner_of(evaluator: Any, sampler: Any, timeout: float | None, retries: int) -> Runner:
+    """Wrap the user's function or command."""
     if isinstance(evaluator, Command):
         return Programs(evaluator, sampler, timeout, retries)
     if not callable(evaluator):
         raise InputError(
             "evaluator must be a function of one point or a Command, got "
-            f"{type(evaluator).__name__}. Write "
-            "Command('./sim {0} {1}') for a program."
+            f"{type(evaluator).__name__}. Write Command('./sim {{0}} {{1}}') for a program."
         )
     return Functions(evaluator, timeout, retries)

@@ -1,4 +1,4 @@
-"""sample: evaluate an expensive function where it changes most, and go on where a killed run was."""
+"""sample: evaluate an expensive function where it changes most, and resume killed runs."""
 
 import contextlib
 import dataclasses
@@ -11,24 +11,37 @@ from typing import Any
 from torch import Tensor
 
 from mindgap.core import InputError, MindgapError, integer, write_whole
-from mindgap.jobs.sample.csv import DEFAULT, Columns, points_csv
-from mindgap.jobs.sample.evaluate import Command, evaluate
-from mindgap.jobs.sample.session import Evaluator, open_sampler
-from mindgap.report.pages.sampling import sampling_page
+from mindgap.jobs.sample.command import Command
+from mindgap.jobs.sample.csv import DEFAULT, Columns, asked_csv, points_csv, read_known, read_told
+from mindgap.jobs.sample.evaluate import evaluate
+from mindgap.jobs.sample.session import Evaluable, open_sampler
 from mindgap.runs.executors import LocalExecutor
 from mindgap.runs.work import one_line
-from mindgap.sampling import Domain, TaylorSampler
+from mindgap.sampling import Acquisition, Asked, Domain, Proposal, TaylorSampler
+from mindgap.sampling.initial_design import Design
 
 MOST_REASONS = 5  # of failures, in the summary
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """What a run has found; ``save`` writes it."""
+    """What a run of :func:`sample` has found.
+
+    Args:
+        sampler: The sampler, with all points and values.
+        interrupted: Whether Ctrl-C ended the run.
+        columns: Names of inputs and outputs.
+        asked: The points that were only asked for, to be evaluated elsewhere; None otherwise.
+        taken: Values that were read from a file of values.
+        lost: Failures that were read from it.
+    """
 
     sampler: TaylorSampler
     interrupted: bool = False
     columns: Columns = DEFAULT
+    asked: tuple[Asked, ...] | None = None
+    taken: int = 0
+    lost: int = 0
 
     @property
     def points(self) -> Tensor:
@@ -42,7 +55,7 @@ class Sampling:
 
     @property
     def new(self) -> Tensor:
-        """Which of them were chosen by interest."""
+        """Which of them were chosen by the acquisition function."""
         return self.sampler.found().new
 
     @property
@@ -51,17 +64,32 @@ class Sampling:
         return self.sampler.failed
 
     def save(self, path: str | os.PathLike[str], source: str = "") -> Path:
-        """Write the points: a image if the path ends in .html, else a table as CSV."""
+        """Write a page with a figure if the path ends in .html, else a CSV file.
+
+        Args:
+            path: The file to write.
+            source: What was sampled, for the page's title.
+        """
         if Path(path).suffix.lower() in (".html", ".htm"):
+            from mindgap.report.pages.sampling import sampling_page
+
             names = self.columns.named("inputs", self.sampler.domain.dimension)
             outputs = self.columns.named(
                 "outputs", self.sampler.width or len(self.columns.outputs) or 1
             )
             return sampling_page(self.sampler, path, names=names, outputs=outputs, source=source)
-        return write_whole(path, points_csv(self.sampler, self.columns))
+        return write_whole(path, self.csv())
+
+    def csv(self) -> str:
+        """Write CSV text: the points to evaluate if points were asked for, else all points."""
+        if self.asked is not None:
+            return asked_csv(self.asked, self.columns, self.sampler.domain.dimension)
+        return points_csv(self.sampler, self.columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts, failures, settings and known points as plain data."""
+        """Return counts, failures, settings and known points, or the points asked for."""
+        if self.asked is not None:
+            return {"asked": [{"number": one.number, "x": list(one.point)} for one in self.asked]}
         sampler, answers = self.sampler, self.sampler.answers
         counts = Counter(one.why for one in sampler.asked if one.number in answers)
         rows = [
@@ -72,8 +100,8 @@ class Sampling:
         return {
             "known": len(rows),
             "given": counts["given"],
-            "start": counts["start"],
-            "new": counts["interest"],
+            "initial": counts["initial"],
+            "new": counts["acquisition"],
             "interrupted": self.interrupted,
             "pending": len(sampler.pending),
             "failed": [
@@ -85,13 +113,14 @@ class Sampling:
         }
 
     def __str__(self) -> str:
-        facts = self.to_dict()
-        kinds = {"given": facts["given"], "of the start": facts["start"], "new": facts["new"]}
-        parts = ", ".join(f"{count} {name}" for name, count in kinds.items() if count)
+        sampler, answers = self.sampler, self.sampler.answers
+        counts = Counter(one.why for one in sampler.asked if one.number in answers)
+        kinds = {"given": "given", "initial": "of the initial design", "acquisition": "new"}
+        parts = ", ".join(f"{counts[why]} {words}" for why, words in kinds.items() if counts[why])
         more = [f"{len(self.failed)} failed"] if self.failed else []
-        more += [f"{facts['pending']} pending"] if facts["pending"] else []
+        more += [f"{len(sampler.pending)} pending"] if sampler.pending else []
         lines = [
-            "; ".join([f"{facts['known']} points known" + (f": {parts}" if parts else ""), *more])
+            "; ".join([f"{len(answers)} points known" + (f": {parts}" if parts else ""), *more])
         ]
         lines += [
             f"  {n} × {reason}"
@@ -103,12 +132,19 @@ class Sampling:
 
 
 def sample(
-    evaluator: Evaluator,
+    evaluator: Evaluable | None = None,
     domain: Domain | None = None,
     *,
     new: int = 16,
     rounds: int = 1,
-    known: tuple[Any, Any] | None = None,
+    initial: int | None = None,
+    initial_design: Design | None = None,
+    acquisition: str | Mapping[str, Any] | Acquisition | None = None,
+    proposal: str | Mapping[str, Any] | Proposal | None = None,
+    seed: int | None = None,
+    known: tuple[Any, Any] | str | os.PathLike[str] | None = None,
+    tell: str | os.PathLike[str] | None = None,
+    ask: int | None = None,
     differentiable: bool = False,
     session: str | os.PathLike[str] | None = None,
     columns: Columns | None = None,
@@ -117,71 +153,126 @@ def sample(
     timeout: float | None = None,
     retries: int = 0,
     progress: bool = False,
-    **settings: Any,
+    on_error: Callable[[Sampling], object] | None = None,
 ) -> Sampling:
-    """Evaluate a function at a start and at ``new`` points where it changes most, chosen in so many ``rounds``.
+    """Evaluate a function at an initial design and at new points where it changes most.
 
-    ``evaluator`` is a function of one point, a :class:`mindgap.jobs.sample.evaluate.Command`, or,
-    if ``differentiable``, a torch function of a table of points. ``known`` are points and values
-    that you have already: they take the place of the start. Further settings are those of
-    :class:`mindgap.sampling.TaylorSampler`. With a ``session`` a killed or interrupted run goes on
-    where it was, and a larger ``new`` adds to a finished one.
+    With a ``session`` a killed or interrupted run resumes where it stopped, and a larger ``new``
+    extends a finished one. A setting that is not given comes from the session, then from the
+    defaults.
+
+    Args:
+        evaluator: A function of one point, a :class:`mindgap.jobs.sample.command.Command`, or, if
+            ``differentiable``, a torch function of a table of points. Without it, nothing is
+            evaluated.
+        domain: Where to sample; the box around the ``known`` points if None.
+        new: Number of points chosen by the acquisition function, in total.
+        rounds: Rounds in which they are chosen; later rounds use the values of earlier ones.
+        initial: Number of points of the initial design; 16, or 0 with ``known`` points, if None.
+        initial_design: ``"sobol"`` (default), ``"grid"``, ``"uniform"`` or ``"latin-hypercube"``.
+        acquisition: A kind of :class:`mindgap.sampling.Acquisition`, some of its fields, or one.
+        proposal: A kind of :class:`mindgap.sampling.Proposal`, some of its fields, or one.
+        seed: Seed of everything that is drawn; 0 if None.
+        known: Points and values that you have already, or a CSV file of them. They take the place
+            of the initial design.
+        tell: CSV file with values of points that the session asked for.
+        ask: Only choose so many points, to be evaluated elsewhere; 0 repeats the pending ones.
+        differentiable: Whether the function takes a tensor of rows and torch can differentiate it.
+        session: Path of the session's journal; nothing is kept if None.
+        columns: Names of inputs and outputs in files; x0, x1 … and y0, y1 … if None.
+        executor: Where to evaluate; worker processes of this machine if None.
+        workers: Points evaluated at the same time; one per core if None.
+        timeout: Seconds after which an evaluation is killed; no limit if None.
+        retries: Further attempts at a point that fails.
+        progress: Whether to show a progress bar.
+        on_error: Called with what is known before an error that ends the evaluation is raised.
 
     >>> from mindgap.runs import SerialExecutor
     >>> from mindgap.sampling import Box
     >>> done = sample(
     ...     lambda point: abs(point[0]), Box(-1, 1), initial=8, new=4, executor=SerialExecutor()
     ... )
-    >>> len(done.points), int(done.new.sum())
-    (12, 4)
+    >>> print(done)
+    12 points known: 8 of the initial design, 4 new
     """
+    columns = columns or DEFAULT
+    if isinstance(known, str | os.PathLike):
+        points, values, columns = read_known(known, columns)
+        known = (points, values)
+    given = {
+        "initial": initial,
+        "initial_design": initial_design,
+        "acquisition": acquisition,
+        "proposal": proposal,
+        "seed": seed,
+    }
     sampler = open_sampler(
         evaluator,
         domain,
         known=known,
         differentiable=differentiable,
         session=session,
-        settings=settings,
+        settings=given,
     )
-    how = {
-        "executor": executor,
-        "workers": workers,
-        "timeout": timeout,
-        "retries": retries,
-        "progress": progress,
-    }
     with sampler:
-        stopped = fill(sampler, evaluator, new, rounds=rounds, differentiable=differentiable, **how)
-    return Sampling(sampler, stopped, columns or DEFAULT)
+        columns.named("inputs", sampler.domain.dimension)  # refuse wrong names before evaluating
+        taken, lost = (0, 0) if tell is None else _tell(sampler, tell, columns)
+        done = Sampling(sampler, columns=columns, taken=taken, lost=lost)
+        if ask is not None:
+            asked = sampler.ask(ask) if integer("ask", ask, 0) else sampler.pending
+            return dataclasses.replace(done, asked=tuple(asked))
+        if evaluator is None:
+            return done
+        how = {"executor": executor, "workers": workers, "timeout": timeout, "retries": retries}
+        try:
+            interrupted = _fill(
+                sampler, evaluator, new, rounds, differentiable, {**how, "progress": progress}
+            )
+        except BaseException:
+            if on_error is not None:
+                on_error(done)
+            raise
+    return dataclasses.replace(done, interrupted=interrupted)
 
 
-def fill(
+def _tell(
+    sampler: TaylorSampler, path: str | os.PathLike[str], columns: Columns
+) -> tuple[int, int]:
+    """Record the values of a file, and return how many values and failures were new."""
+    values, failures = read_told(path, sampler, columns)
+    before = len(sampler.answers)
+    sampler.tell_many(values.items())
+    for number, reason in failures.items():
+        sampler.fail(number, reason)
+    taken = len(sampler.answers) - before  # a value that is not finite is recorded as a failure
+    return taken, len(values) + len(failures) - taken
+
+
+def _fill(
     sampler: TaylorSampler,
-    evaluator: Evaluator,
+    evaluator: Evaluable,
     new: int,
-    *,
-    rounds: int = 1,
-    differentiable: bool = False,
-    **how: Any,
+    rounds: int,
+    differentiable: bool,
+    how: dict[str, Any],
 ) -> bool:
-    """Evaluate until the start and ``new`` points by interest have an answer; whether Ctrl-C ended it.
+    """Evaluate the initial design and ``new`` points; return whether Ctrl-C ended it.
 
-    Points that were asked before are evaluated first and count, so that a run that was killed goes
-    on.
+    Points that were asked before are evaluated first and count, so a killed run resumes.
     """
-    integer("new", new, 0), integer("rounds", rounds)
+    integer("new", new, 0)
+    integer("rounds", rounds)
     goals = [new * (turn + 1) // rounds for turn in range(rounds)]
     with contextlib.ExitStack() as stack:
-        if how.get("executor") is None and not (differentiable or isinstance(evaluator, Command)):
-            how["executor"] = stack.enter_context(
-                LocalExecutor(how.get("workers"))
-            )  # one for all rounds
+        if how["executor"] is None and not (differentiable or isinstance(evaluator, Command)):
+            # One pool of workers for all rounds: to start them takes seconds.
+            how["executor"] = stack.enter_context(LocalExecutor(how["workers"]))
         return _rounds(sampler, evaluator, goals, differentiable, how)
 
 
 def _rounds(
     sampler: TaylorSampler,
-    evaluator: Evaluator,
+    evaluator: Evaluable,
     goals: list[int],
     differentiable: bool,
     how: Mapping[str, Any],
@@ -189,35 +280,35 @@ def _rounds(
     while True:
         if sampler.pending and _evaluated(sampler, evaluator, differentiable, how):
             return True
-        chosen = sum(one.why == "interest" for one in sampler.asked)
-        begun = sum(one.why == "start" for one in sampler.asked)
-        wanted = sampler.initial - begun or next(
+        counts = Counter(one.why for one in sampler.asked)
+        chosen = counts["acquisition"]
+        wanted = sampler.initial - counts["initial"] or next(
             (goal - chosen for goal in goals if goal > chosen), 0
         )
         if not wanted:
             return False
         try:
-            _users(sampler.ask, wanted)
-        except KeyboardInterrupt:  # interest that is computed by the function may take its time
+            _call(sampler.ask, wanted)
+        except KeyboardInterrupt:  # an acquisition function that calls the user's may take minutes
             return True
 
 
 def _evaluated(
-    sampler: TaylorSampler, evaluator: Evaluator, differentiable: bool, how: Mapping[str, Any]
+    sampler: TaylorSampler, evaluator: Evaluable, differentiable: bool, how: Mapping[str, Any]
 ) -> bool:
     if not differentiable:
         return evaluate(sampler, sampler.pending, evaluator, **how).interrupted
     try:
-        _users(sampler.run, 0)
+        _call(sampler.run, 0)
     except KeyboardInterrupt:
         return True
     return False
 
 
-def _users(call: Callable[[int], object], argument: int) -> None:
-    """What a user's own function raises becomes one sentence."""
+def _call(method: Callable[[int], object], argument: int) -> None:
+    """Call what runs the user's function, and turn what that raises into one sentence."""
     try:
-        call(argument)
+        method(argument)
     except MindgapError:
         raise
     except Exception as error:
@@ -225,6 +316,5 @@ def _users(call: Callable[[int], object], argument: int) -> None:
             raise
         raise InputError(
             f"The function must run without an error, got {one_line(error)}. Correct it "
-            "(MINDGAP_TRACEBACK=1 shows the "
-            "whole traceback)."
+            "(MINDGAP_TRACEBACK=1 shows the whole traceback)."
         ) from error

@@ -1,8 +1,7 @@
-"""One attempt to evaluate a point by an external program: started, awaited, harvested or stopped through its files."""
+"""One attempt to evaluate a point by an external program, controlled through its files."""
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import signal
@@ -17,22 +16,33 @@ from mindgap.jobs.sample import wrapper
 from mindgap.jobs.sample.answer import Answer, Point, judged
 from mindgap.jobs.sample.command import last_line, numbers
 
+if sys.platform != "win32":  # programs are refused there, but the module can be imported
+    import fcntl
+
 LONGEST = 200  # characters of a program's own words in a reason
-READ = 2**20  # bytes of the end of an output, where its last line is sought
+READ = 2**20  # bytes at the end of an output, where its last line is
 _SLOWEST = 0.5
 
 
-class ProgramLostError(Exception):
-    """A program ended with its wrapper, so that nobody knows how."""
+class _ProgramLostError(Exception):
+    """A program ended together with its wrapper, so that its exit code is unknown."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """What a worker needs to run a program for a point; ``stem`` is the beginning of its files' names.
+    """What a worker needs to run a program for a point.
 
-    ``key`` is another for another session, command or point, so that a file left by those is never
-    taken for this one's. A ``bound`` program ends when its worker does; any other goes on, and the
-    next driver finds its value.
+    Args:
+        words: The command, as a list of words or as one text for the shell.
+        shell: Whether to run it in a shell.
+        stem: The beginning of the names of its files.
+        key: A hash of session, command and point, so that no file of another is taken for its own.
+        folder: The working directory of the program.
+        point: The coordinates.
+        timeout: Seconds after which the program is killed; None for no limit.
+        width: Number of values of the other points, where it is known.
+        bound: Whether the program ends when its worker does. Any other continues, and the next
+            driver finds its value.
     """
 
     words: tuple[str, ...]
@@ -47,7 +57,7 @@ class Attempt:
 
 
 def run_program(attempt: Attempt) -> Answer:
-    """Run the program, or await the one that runs already, and read its value."""
+    """Run the program, or await the one that is running, and read its value."""
     pause = 0.01
     while True:
         answer = harvested(attempt)
@@ -56,17 +66,17 @@ def run_program(attempt: Attempt) -> Answer:
         if not running(attempt.stem):
             code = _wrapped(attempt)
             if code not in (0, wrapper.BUSY):
-                raise ProgramLostError(
+                raise _ProgramLostError(
                     f"its program was stopped (the wrapper ended with code {code})"
                 )
             if code == 0 and harvested(attempt) is None:
-                raise ProgramLostError("the files of its program were removed")
+                raise _ProgramLostError("the files of its program were removed")
         time.sleep(pause)
         pause = min(2 * pause, _SLOWEST)
 
 
 def harvested(attempt: Attempt) -> Answer | None:
-    """What came of the program, if it has ended."""
+    """Read the answer of the program, if it has ended."""
     found = wrapper.finished(attempt.stem, attempt.key)
     if found is None:
         return None
@@ -89,7 +99,7 @@ def harvested(attempt: Attempt) -> Answer | None:
 
 
 def running(stem: str) -> bool:
-    """Whether a wrapper, or the program of a killed one, is alive: it holds the lock."""
+    """Return whether a wrapper, or the program of a killed one, is alive and holds the lock."""
     try:
         with Path(f"{stem}.lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -103,8 +113,8 @@ def running(stem: str) -> bool:
 def stop(stem: str) -> None:
     """End the program at once; its point counts as not evaluated.
 
-    A wrapper that has just been started says its number first and looks for the mark then, so one
-    of both finds it.
+    A wrapper first writes its process id and then looks for the stop mark. We first write the mark
+    and then look for the process id, so that one of the two is always found.
     """
     with contextlib.suppress(OSError, ValueError, KeyError):
         Path(f"{stem}.stop").touch()
@@ -114,13 +124,13 @@ def stop(stem: str) -> None:
 
 
 def tidy(stem: str, *, keep: bool) -> None:
-    """Remove the files of an attempt whose answer is told; ``keep`` what it printed, to be looked at."""
+    """Remove the files of an attempt whose answer is told; ``keep`` leaves what it printed."""
     for ending in ("rc", "pid", "json", "stop", "lock", *(() if keep else ("out", "err"))):
         Path(f"{stem}.{ending}").unlink(missing_ok=True)
 
 
 def _wrapped(attempt: Attempt) -> int:
-    """Start the wrapper in a session of its own, where neither Ctrl-C nor our end reaches it, and wait for it."""
+    """Run the wrapper in a session of its own, where neither Ctrl-C nor our end reaches it."""
     Path(attempt.stem).parent.mkdir(parents=True, exist_ok=True)
     Path(f"{attempt.stem}.stop").unlink(missing_ok=True)
     write_whole(f"{attempt.stem}.json", json.dumps(list(attempt.point)))

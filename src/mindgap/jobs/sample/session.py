@@ -1,4 +1,4 @@
-"""A sampler from what is given, what its session remembers, and the defaults."""
+"""Make a sampler from the settings given, those of its session, and the defaults."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -9,18 +9,19 @@ import torch
 from torch import Tensor
 
 from mindgap.core import InputError
-from mindgap.jobs.sample.evaluate import Command
+from mindgap.jobs.sample.command import Command
 from mindgap.ops.mixture.points import as_numbers, as_rows
-from mindgap.sampling import Box, Domain, Draw, Interest, TaylorSampler
+from mindgap.sampling import Acquisition, Box, Domain, Proposal, TaylorSampler
 from mindgap.sampling.domain import from_dict
-from mindgap.sampling.journal import saved_settings
+from mindgap.sampling.trail import saved_settings
 
-Evaluator = Callable[[Any], Any] | Command
+Evaluable = Callable[[Any], Any] | Command
 Known = tuple[Tensor, Tensor]
+KEPT = ("initial", "initial_design", "seed")  # settings that a session keeps as they are
 
 
 def open_sampler(
-    evaluator: Evaluator | None,
+    evaluator: Evaluable | None,
     domain: Domain | None = None,
     *,
     known: tuple[Any, Any] | None = None,
@@ -28,29 +29,41 @@ def open_sampler(
     session: str | os.PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> TaylorSampler:
-    """A sampler with the settings given, those of its session, or the defaults, in this order.
+    """Make a sampler with the settings given, those of its session, or the defaults.
 
-    ``interest`` and ``density`` may be names, mappings of some fields, or an :class:`Interest` and
-    a :class:`Draw`. Known points that the session holds already are not taken in again.
+    Args:
+        evaluator: What will be evaluated; None where values are only told.
+        domain: Where to sample; that of the session, or the box around ``known``, if None.
+        known: Points and values to start from; those that the session holds are not added twice.
+        differentiable: Whether the evaluator is a torch function of a table of points.
+        session: Path of the session's journal; nothing is kept if None.
+        settings: Settings of :class:`TaylorSampler` by name; None means not given. ``acquisition``
+            and ``proposal`` may be kinds or mappings of some of their fields.
     """
     known = None if known is None else _tables(*known)
     given = {name: value for name, value in (settings or {}).items() if value is not None}
     saved = saved_settings(session) if session is not None and _begun(Path(session)) else {}
-    kind = "derivative" if differentiable else "neighbors"
-    interest = _merged(Interest, given.pop("interest", {}), saved.get("interest", {"kind": kind}))
-    exact = interest.kind == "derivative" and evaluator is not None
-    plain = {"density": "exact" if exact else "pool"}
-    density = _merged(Draw, given.pop("density", {}), saved.get("density", plain))
-    given = {name: saved[name] for name in ("initial", "start", "seed") if name in saved} | given
+    plain = {"kind": "derivative" if differentiable else "neighbors"}
+    acquisition = _merged(
+        Acquisition, given.pop("acquisition", {}), saved.get("acquisition", plain)
+    )
+    exact = acquisition.kind == "derivative" and evaluator is not None
+    plain = {"kind": "exact" if exact else "pool"}
+    proposal = _merged(Proposal, given.pop("proposal", {}), saved.get("proposal", plain))
+    given = {name: saved[name] for name in KEPT if name in saved} | given
     given.setdefault("initial", 16 if known is None else 0)
     place = domain or (from_dict(saved["domain"]) if saved else _around(known))
-    function = _function(evaluator, interest, differentiable)
     sampler = TaylorSampler(
-        function, place, interest=interest, density=density, session=session, **given
+        _function(evaluator, acquisition, differentiable),
+        place,
+        acquisition=acquisition,
+        proposal=proposal,
+        session=session,
+        **given,
     )
     try:
         if known is not None:
-            _take(sampler, known)
+            _add(sampler, known)
     except BaseException:
         sampler.close()
         raise
@@ -65,8 +78,7 @@ def _begun(session: Path) -> bool:
 def _merged(cls: Any, given: Any, base: Mapping[str, Any]) -> Any:
     if isinstance(given, cls):
         return given
-    word = "kind" if cls is Interest else "density"
-    return cls(**{**base, **({word: given} if isinstance(given, str) else given)})
+    return cls(**{**base, **({"kind": given} if isinstance(given, str) else given)})
 
 
 def _tables(points: Any, values: Any) -> Known:
@@ -75,8 +87,7 @@ def _tables(points: Any, values: Any) -> Known:
     if not len(rows) or found.ndim not in (1, 2) or len(found) != len(rows):
         raise InputError(
             f"known must be points and a value for each, got {len(rows)} points and values of "
-            "shape "
-            f"{tuple(found.shape)}. Pass one row per point."
+            f"shape {tuple(found.shape)}. Pass one row per point."
         )
     return rows, found.reshape(len(rows), -1)
 
@@ -96,27 +107,23 @@ def _around(known: Known | None) -> Domain:
     return Box(low, high)
 
 
-def _function(evaluator: Evaluator | None, interest: Interest, differentiable: bool) -> Any:
-    """What the sampler may call: a torch function, or one of single points where its interest needs further calls."""
-    if differentiable or evaluator is None or not interest.calls:
+def _function(evaluator: Evaluable | None, acquisition: Acquisition, differentiable: bool) -> Any:
+    """Return what the sampler may call for its acquisition function, as a function of rows."""
+    if differentiable or evaluator is None or not acquisition.calls:
         return evaluator if differentiable else None
-    if isinstance(evaluator, Command) or interest.kind == "derivative":
-        word = (
-            "torch function (differentiable)"
-            if interest.kind == "derivative"
-            else "Python function"
-        )
+    derivative = acquisition.kind == "derivative"
+    if derivative or isinstance(evaluator, Command):
+        word = "torch function (differentiable)" if derivative else "Python function"
         raise InputError(
-            f"interest={interest.kind!r} must have a {word} to call, got another evaluator. Use "
-            "'neighbors', which "
-            "needs no further calls."
+            f"acquisition={acquisition.kind!r} must have a {word} to call, got another evaluator. "
+            "Use 'neighbors', which needs no further calls."
         )
     return lambda rows: torch.stack(
         [torch.as_tensor(evaluator(row.numpy())).reshape(-1) for row in rows]
     )
 
 
-def _take(sampler: TaylorSampler, known: Known) -> None:
+def _add(sampler: TaylorSampler, known: Known) -> None:
     held = {
         (one.point, tuple(sampler.answers[one.number]))
         for one in sampler.asked

@@ -1,14 +1,13 @@
-"""The wrapper of an external program: runs it, keeps what it prints, and outlives the driver that wanted it.
+"""The wrapper of an external program: runs it, keeps its output, and outlives its driver.
 
 It is started by its path, in a session of its own, with one JSON object as its argument, and
-imports no mindgap. ``STEM.out`` and ``STEM.err`` are what the program printed. ``STEM.rc`` is
-written in one piece after the program has ended; while it is missing, whoever holds the lock on
+imports nothing of mindgap. ``STEM.out`` and ``STEM.err`` hold what the program printed. ``STEM.rc``
+is written in one piece after the program has ended; while it is missing, whoever holds the lock on
 ``STEM.lock`` is alive. The program inherits the lock, so that no second one is started while it
-runs, whatever became of this wrapper.
+runs, even if this wrapper is killed.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -18,12 +17,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+if sys.platform != "win32":
+    import fcntl
+
 BUSY, STOPPED = 75, 76
 TICK = 0.5
 
 
 class Run:
-    """One run of a program; SIGTERM ends it without a trace, a time-out ends it with one."""
+    """One run of a program; a time-out leaves a record, SIGTERM leaves none.
+
+    Args:
+        order: The fields of an attempt, and the ``parent`` to end with, if any.
+    """
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.order, self.stem = order, str(order["stem"])
@@ -32,7 +38,7 @@ class Run:
         self.began = time.monotonic()
 
     def main(self) -> int:
-        """Run the program unless somebody else does or did."""
+        """Run the program unless another wrapper does or did."""
         with Path(f"{self.stem}.lock").open("ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -40,13 +46,14 @@ class Run:
                 return BUSY
             if finished(self.stem, self.order["key"]) is not None:
                 return 0
-            Path(f"{self.stem}.rc").unlink(missing_ok=True)  # of another session that had this name
+            Path(f"{self.stem}.rc").unlink(
+                missing_ok=True
+            )  # of another session with the same file names
             signal.signal(signal.SIGTERM, self._stop)
             signal.signal(signal.SIGALRM, self._tick)
             self._write("pid", {"pid": os.getpid(), "started": start_time(os.getpid())})
-            if Path(
-                f"{self.stem}.stop"
-            ).exists():  # written by a driver that did not see our number yet
+            # Written by a driver that did not see our process id yet.
+            if Path(f"{self.stem}.stop").exists():
                 return STOPPED
             code, error = self._run(lock.fileno())
             if self.stopped:
@@ -110,7 +117,7 @@ class Run:
 
 
 def finished(stem: str, key: str) -> dict[str, Any] | None:
-    """How the program that ``key`` names has ended; None if it has not."""
+    """Read how the program that ``key`` names has ended; None if it has not."""
     try:
         found: dict[str, Any] = json.loads(Path(f"{stem}.rc").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -119,7 +126,7 @@ def finished(stem: str, key: str) -> dict[str, Any] | None:
 
 
 def start_time(pid: int) -> str:
-    """When a process was started, where the system tells: a number is given to another process some day."""
+    """Read when a process was started, where the system tells: process ids are reused."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except (OSError, IndexError):

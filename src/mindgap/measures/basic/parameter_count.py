@@ -1,6 +1,6 @@
 """The number of weights."""
 
-from mindgap.core import Estimate, Measure, Subject
+from mindgap.core import Bar, Estimate, Measure, Subject
 from mindgap.core.measure import INVARIANCES
 from mindgap.ops.models.parameters import count
 
@@ -11,13 +11,14 @@ class ParameterCount(Measure):
     Formula: $m = \sum_l \dim(w_l)$
 
     Reading: The classical capacity. In deep learning it hardly tells models apart: networks with
-    far more weights than samples generalize. Beside it stands the number of training samples a
-    weight.
+    far more weights than samples generalize.
 
     Assumes: Nothing. A tensor that is used twice counts once.
 
-    >>> ParameterCount().name
-    'parameter-count'
+    >>> import torch
+    >>> data = torch.zeros(2, 3), torch.tensor([0, 1])
+    >>> float(ParameterCount()(Subject(torch.nn.Linear(3, 2), "cross_entropy", data)))
+    8.0
     """
 
     method = ("K1",)
@@ -26,11 +27,20 @@ class ParameterCount(Measure):
     invariant_to = frozenset(INVARIANCES)
 
     def compute(self, subject: Subject) -> Estimate:
-        """The count, in total and by tensor."""
+        """Return the count, in total and by tensor."""
         counts = count(subject.model)
         trained = sum(p.numel() for p in subject.model.parameters() if p.requires_grad)
         return Estimate(
             value=float(sum(counts.values())),
             terms={"trainable": float(trained)},
             details={"by_tensor": counts},
+            charts=(
+                Bar.of(
+                    counts,
+                    title="Weights by tensor",
+                    y_label="weights",
+                    horizontal=True,
+                    wide=False,
+                ),
+            ),
         )

@@ -1,6 +1,6 @@
 """The loss on the training data."""
 
-from mindgap.core import Estimate, Measure, Subject
+from mindgap.core import Estimate, Histogram, Measure, Subject
 
 
 class TrainingLoss(Measure):
@@ -13,8 +13,10 @@ class TrainingLoss(Measure):
 
     Assumes: Nothing.
 
-    >>> TrainingLoss().name
-    'training-loss'
+    >>> import torch
+    >>> data = torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [4.0]])
+    >>> float(TrainingLoss()(Subject(torch.nn.Identity(), "mse", data)))
+    2.0
     """
 
     method = ("K1",)
@@ -23,7 +25,21 @@ class TrainingLoss(Measure):
     invariant_to = frozenset({"sample-order", "unit-permutation", "relu-rescaling", "duplication"})
 
     def compute(self, subject: Subject) -> Estimate:
-        """The mean and the error rate beside it."""
+        """Return the mean, the error rate, and the losses of all samples."""
+        losses = {"training data": subject.losses("train")}
+        losses |= {} if subject.test is None else {"test data": subject.losses("test")}
         return Estimate(
-            value=subject.mean_loss("train"), terms={"train_error": subject.mean_error("train")}
+            value=subject.mean_loss("train"),
+            terms={"train_error": subject.mean_error("train")},
+            charts=(
+                Histogram.of(
+                    losses,
+                    clip_low=False,
+                    title="Losses of all samples",
+                    caption="The last bin also counts what lies beyond it.",
+                    x_label="loss of a sample",
+                    y_label="share of samples (± 1 s.e.)",
+                    shares=True,
+                ),
+            ),
         )

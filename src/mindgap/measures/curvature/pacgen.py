@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from mindgap.core import (
+    Bar,
     Estimate,
     InputError,
     Measure,
@@ -36,14 +37,14 @@ class Pacgen(Measure):
     \epsilon, \quad \rho = \max_i \frac{|H_{ii}(w+u) - H_{ii}(w)|}{|u_i|}$
 
     Reading: Claimed to be larger where a model generalizes worse; only models of one architecture
-    can be compared. Always read it beside ``null``, the same sum with a Hessian of zero, which the
-    sizes of the weights give alone, and beside the weight norm and the training loss: where
+    can be compared. Always compare it with ``null``, the same sum with a Hessian of zero, which
+    depends on the sizes of the weights alone, and with the weight norm and the training loss. Where
     ``null`` ranks models as Ψ does, the curvature explains nothing. ``rho_only`` keeps ρ and sets
-    the diagonal to zero: where it equals Ψ, one number, ρ, stands for all curvature. ``capped`` is
-    the share of weights whose term does not see the curvature (1/κ is larger), ``clipped`` that of
-    negative curvature set to zero. The paper's squared gradients (``squared-gradient``) are a
-    curvature only near the optimum of a likelihood; ``gauss-newton`` is the true diagonal of a ReLU
-    network.
+    the diagonal to zero: where it equals Ψ, the single number ρ accounts for all curvature.
+    ``capped`` is the share of weights whose term does not depend on the curvature (1/κ is larger),
+    ``clipped`` the share of negative curvature set to zero. The paper's squared gradients
+    (``squared-gradient``) are a curvature only near the optimum of a likelihood; ``gauss-newton`` is
+    the true diagonal of a ReLU network.
 
     Assumes: A training loss that is convex around the weights, which nobody checks, and a Hessian
     whose Lipschitz constant ρ shows in ``draws`` random steps, of full size κ and random signs.
@@ -82,9 +83,9 @@ class Pacgen(Measure):
     seed: int = option(0, help="seed of steps and probes", low=0)
 
     def compute(self, subject: Subject) -> Estimate:
-        """Ψ with its null beside it, and what every tensor contributes."""
+        """Ψ, its null, and what every tensor contributes."""
         flat = FlatLoss(subject)
-        place = flat.place
+        place = flat.point
         try:
             here = self._diagonal(flat, place, self.seed)
             rhos = [
@@ -100,6 +101,7 @@ class Pacgen(Measure):
             torch.stack([parts.terms for parts in found]).mean(0).split(flat.sizes),
             strict=True,
         )
+        parts = {name: float(part.sum()) for name, part in names}
         return Estimate(
             value=math.fsum(values) / self.draws,
             status="heuristic",
@@ -118,7 +120,10 @@ class Pacgen(Measure):
                 "clipped": _share([parts.clipped for parts in found]),
                 "capped": _share([parts.capped for parts in found]),
             },
-            details={"by_tensor": {name: float(part.sum()) for name, part in names}},
+            details={"by_tensor": parts},
+            charts=(
+                Bar.of(parts, title="pacGen by tensor", y_label="Ψ", horizontal=True, wide=False),
+            ),
         )
 
     def _diagonal(self, flat: FlatLoss, place: Tensor, seed: int) -> Tensor:
@@ -129,7 +134,7 @@ class Pacgen(Measure):
         )
 
     def _lipschitz(self, flat: FlatLoss, place: Tensor, here: Tensor, seed: int) -> float:
-        """ρ from one random step; the probes are those of ``here``, so that their noise does not count as a change."""
+        """Estimate ρ from one random step, with the probes of ``here``, so that their noise cancels."""
         radius, source = radii(place.double(), self.gamma, self.epsilon), generator(seed)
         random = torch.rand(len(place), generator=source, dtype=torch.float64).to(place.device)
         factor = 2 * random - 1 if self.as_published else torch.where(random < 0.5, -1.0, 1.0)

@@ -1,6 +1,6 @@
 """pacGen without the Hessian: the control that pacGen must beat."""
 
-from mindgap.core import Estimate, Measure, Subject, option
+from mindgap.core import Bar, Estimate, Measure, Subject, option
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.pacgen import EPSILON, GAMMA, pacgen_null
 
@@ -30,11 +30,14 @@ class PacgenNull(Measure):
     epsilon: float = option(EPSILON, help="radius of the noise on a weight of zero", above=0)
 
     def compute(self, subject: Subject) -> Estimate:
-        """The sum, in total and by tensor."""
+        """Return the sum, in total and by tensor."""
         flat = FlatLoss(subject)
-        terms = pacgen_null(flat.place.double(), gamma=self.gamma, epsilon=self.epsilon)
+        terms = pacgen_null(flat.point.double(), gamma=self.gamma, epsilon=self.epsilon)
         parts = {
             name: float(part.sum())
             for name, part in zip(flat.named, terms.split(flat.sizes), strict=True)
         }
-        return Estimate(value=float(terms.sum()), details={"by_tensor": parts})
+        chart = Bar.of(
+            parts, title="pacGen null by tensor", y_label="Ψ₀", horizontal=True, wide=False
+        )
+        return Estimate(value=float(terms.sum()), details={"by_tensor": parts}, charts=(chart,))

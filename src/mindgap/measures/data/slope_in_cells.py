@@ -9,7 +9,7 @@ from mindgap.ops.taylor.metric import taylor_terms
 
 
 class SlopeInCells(Measure):
-    r"""How much error the slopes of target and model leave room for between the training samples, for one input.
+    r"""Error that the slopes of target and model allow between training samples, for one input.
 
     Formula: $\frac{1}{|S|} \sum_i \left( |f'(X_i)| + K \right)^2 \int_{S_i} |x - X_i|^2 \, dx,
     \qquad \int_{S_i} |x - X_i|^2 \, dx = \frac{a_i^3 + b_i^3}{3}$
@@ -36,7 +36,7 @@ class SlopeInCells(Measure):
     grid: int = option(2000, help="inputs at which the slope of the model is taken", low=2)
 
     def compute(self, subject: Subject) -> Estimate:
-        """The sum over cells, and how much of it is due to the target alone."""
+        """Return the sum over cells, and how much of it is due to the target alone."""
         inputs, target = _line(subject)
         values, slopes = target_slopes(inputs, target)
         low, high = float(values[0]), float(values[-1])

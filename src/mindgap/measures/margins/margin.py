@@ -4,7 +4,7 @@ import math
 
 from torch import Tensor
 
-from mindgap.core import Estimate, Measure, Subject, option
+from mindgap.core import Estimate, Histogram, Measure, Subject, option
 
 
 class Margin(Measure):
@@ -18,8 +18,10 @@ class Margin(Measure):
 
     Assumes: A classification with one logit per class.
 
-    >>> Margin().quantile
-    0.1
+    >>> import torch
+    >>> data = torch.tensor([[3.0, 1.0], [0.0, 5.0], [2.0, 2.5]]), torch.tensor([0, 1, 0])
+    >>> float(Margin(quantile=0.5)(Subject(torch.nn.Identity(), "cross_entropy", data)))
+    2.0
     """
 
     method = ("E10",)
@@ -31,14 +33,27 @@ class Margin(Measure):
     quantile: float = option(0.1, help="share of samples that may lie below", above=0, high=1)
 
     def compute(self, subject: Subject) -> Estimate:
-        """The quantile, with the median and the share of negative margins beside it."""
+        """Return the quantile, the median, the share of negative margins, and all margins."""
         margins = subject.margins("train").double()
         wrong = float((margins <= 0).double().mean())
         terms = {"median": at(margins, 0.5), "minimum": float(margins.min()), "not_positive": wrong}
-        return Estimate(value=at(margins, self.quantile), terms=terms)
+        every = {"training data": margins}
+        every |= {} if subject.test is None else {"test data": subject.margins("test")}
+        chart = Histogram.of(
+            every,
+            title="Margins of all samples",
+            caption=(
+                "Logit of the true class minus the largest other: left of zero the answer is wrong. "
+                "The outermost bins also count what lies beyond them."
+            ),
+            x_label="margin (difference of logits)",
+            y_label="share of samples (± 1 s.e.)",
+            shares=True,
+        )
+        return Estimate(value=at(margins, self.quantile), terms=terms, charts=(chart,))
 
 
 def at(values: Tensor, quantile: float) -> float:
-    """The smallest value below or at which lies the quantile's share: no interpolation between samples."""
+    """Return the smallest value with the quantile's share at or below it, not interpolated."""
     place = max(math.ceil(quantile * len(values) - 1e-9), 1)
     return float(values.kthvalue(place).values)

@@ -1,6 +1,6 @@
 """How far training moved the weights."""
 
-from mindgap.core import Estimate, Measure, Subject
+from mindgap.core import Bar, Estimate, Measure, Subject
 from mindgap.ops.models.parameters import displacement, norms, total
 
 
@@ -14,8 +14,12 @@ class DistanceFromInitialization(Measure):
 
     Assumes: The weights from before training are given.
 
-    >>> sorted(DistanceFromInitialization().needs)
-    ['initial']
+    >>> import torch
+    >>> model = torch.nn.Linear(2, 1, bias=False)
+    >>> initial = {"weight": model.weight.detach() - torch.tensor([[3.0, 4.0]])}
+    >>> data = torch.ones(1, 2), torch.ones(1, 1)
+    >>> round(float(DistanceFromInitialization()(Subject(model, "mse", data, initial=initial))), 4)
+    5.0
     """
 
     method = ("E10",)
@@ -25,11 +29,20 @@ class DistanceFromInitialization(Measure):
     invariant_to = frozenset({"sample-order", "duplication"})
 
     def compute(self, subject: Subject) -> Estimate:
-        """The distance, in total, by tensor and relative to the initial norm."""
+        """Return the distance, in total, by tensor and relative to the initial norm."""
         assert subject.initial is not None
         parts = norms(displacement(subject.model, subject.initial))
         start = total(
             norms({name: subject.initial[name] for name, _ in subject.model.named_parameters()})
         )
         relative = {"relative": total(parts) / start} if start > 0 else {}
-        return Estimate(value=total(parts), terms=relative, details={"by_tensor": parts})
+        chart = Bar.of(
+            parts,
+            title="Distance from initialization by tensor",
+            y_label="distance",
+            horizontal=True,
+            wide=False,
+        )
+        return Estimate(
+            value=total(parts), terms=relative, details={"by_tensor": parts}, charts=(chart,)
+        )

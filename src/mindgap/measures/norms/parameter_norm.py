@@ -1,6 +1,6 @@
 """The norm of the weights."""
 
-from mindgap.core import Estimate, Measure, Subject
+from mindgap.core import Bar, Estimate, Measure, Subject
 from mindgap.ops.models.parameters import norms, total
 
 
@@ -15,8 +15,11 @@ class ParameterNorm(Measure):
 
     Assumes: Nothing.
 
-    >>> ParameterNorm().direction
-    'lower'
+    >>> import torch
+    >>> model = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = model.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    >>> float(ParameterNorm()(Subject(model, "mse", (torch.ones(1, 2), torch.ones(1, 2)))))
+    5.0
     """
 
     method = ("P6",)
@@ -25,6 +28,7 @@ class ParameterNorm(Measure):
     invariant_to = frozenset({"sample-order", "unit-permutation", "duplication"})
 
     def compute(self, subject: Subject) -> Estimate:
-        """The norm, in total and by tensor."""
+        """Return the norm, in total and by tensor."""
         parts = norms(dict(subject.model.named_parameters()))
-        return Estimate(value=total(parts), details={"by_tensor": parts})
+        chart = Bar.of(parts, title="Norm by tensor", y_label="norm", horizontal=True, wide=False)
+        return Estimate(value=total(parts), details={"by_tensor": parts}, charts=(chart,))

@@ -1,1 +1,1 @@
-"""Convex heads: weighted softmax, logistic and least-squares layers, solved exactly or by minibatches."""
+"""Last layers as convex problems: weighted softmax, logistic and least-squares heads."""

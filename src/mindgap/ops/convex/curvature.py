@@ -1,4 +1,4 @@
-"""Curvature of weighted softmax losses: products with the Hessian, and its factors that precondition them."""
+"""Newton steps for weighted softmax losses, by preconditioned conjugate gradients."""
 
 from __future__ import annotations
 
@@ -8,48 +8,56 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-DENSE = 3000  # up to so many numbers a head, the whole Hessian is factored
-BLOCKS = 2**25  # up to so many numbers, one block per class is factored
-SHARE = 0.99  # of the curvature that the samples kept for a factor make up
+DENSE = 3000  # most parameters of a head whose whole Hessian is factored
+BLOCKS = 2**25  # most entries of all blocks, one per class, that are factored
+SHARE = 0.99  # of the curvature, which the samples kept for a factor must carry
 JITTER = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
 class Curvature:
-    """The Hessians of several heads: ``rows`` (n, r), ``chance`` (n, heads, classes), ``weights`` (n, heads)."""
+    """The Hessians of several heads.
+
+    Attributes:
+        rows: Features (n, r).
+        probabilities: Softmax outputs (n, heads, classes).
+        weights: Sample weights (n, heads).
+        penalty: Quadratic penalty (r,).
+    """
 
     rows: Tensor
-    chance: Tensor
+    probabilities: Tensor
     weights: Tensor
     penalty: Tensor
 
     def times(self, heads: Tensor) -> Tensor:
-        """The product of every Hessian with its own head (heads, classes, r)."""
-        n, count, classes = self.chance.shape
+        """Multiply every Hessian with its own head (heads, classes, r)."""
+        n, count, classes = self.probabilities.shape
         moved = (
             (self.rows @ heads.reshape(count * classes, -1).T)
             .view(n, count, classes)
-            .mul_(self.chance)
+            .mul_(self.probabilities)
         )
-        moved.addcmul_(self.chance, moved.sum(2, keepdim=True), value=-1).mul_(
+        moved.addcmul_(self.probabilities, moved.sum(2, keepdim=True), value=-1).mul_(
             self.weights[:, :, None]
         )
         return (moved.view(n, -1).T @ self.rows).view_as(heads) + self.penalty * heads
 
     def preconditioner(self, head: int) -> Preconditioner:
-        """An approximate inverse of one head's Hessian: the whole, its blocks or its diagonal, as memory allows.
+        """Build an approximate inverse of one head's Hessian.
 
-        Samples that are surely right hardly bend the loss. They are left out, and their share of
-        the curvature is spread evenly over the coordinates, in which the rows are uncorrelated.
+        It uses the whole Hessian, its diagonal blocks or its diagonal, as memory allows. Samples
+        that are classified with near certainty add hardly any curvature. They are left out, and
+        their share is spread evenly over the coordinates, in which the rows are uncorrelated.
         """
-        chance, weights = self.chance[:, head], self.weights[:, head]
-        bend = weights * (1 - chance.square().sum(1))
-        order = bend.argsort(descending=True, stable=True)
-        kept = order[: int((bend[order].cumsum(0) < SHARE * bend.sum()).sum()) + 1]
-        rest = float(bend.sum() - bend[kept].sum()) / chance.shape[1]
+        probabilities, weights = self.probabilities[:, head], self.weights[:, head]
+        curvature = weights * (1 - probabilities.square().sum(1))
+        order = curvature.argsort(descending=True, stable=True)
+        kept = order[: int((curvature[order].cumsum(0) < SHARE * curvature.sum()).sum()) + 1]
+        rest = float(curvature.sum() - curvature[kept].sum()) / probabilities.shape[1]
         return _inverse(
             self.rows[kept],
-            chance[kept],
+            probabilities[kept],
             weights[kept],
             self.penalty + rest,
             len(kept) / len(order),
@@ -58,21 +66,21 @@ class Curvature:
 
 @dataclasses.dataclass(frozen=True)
 class Preconditioner:
-    """An approximate inverse Hessian, and what it cost in products with a Hessian."""
+    """An approximate inverse Hessian, and its cost in Hessian products."""
 
     apply: Callable[[Tensor], Tensor]
     cost: int
 
 
 def _inverse(
-    rows: Tensor, chance: Tensor, weights: Tensor, penalty: Tensor, share: float
+    rows: Tensor, probabilities: Tensor, weights: Tensor, penalty: Tensor, share: float
 ) -> Preconditioner:
-    classes, r = chance.shape[1], rows.shape[1]
+    classes, r = probabilities.shape[1], rows.shape[1]
     if classes * r <= DENSE:
         return Preconditioner(
-            _dense(rows, chance, weights, penalty), int(share * (classes + 1) * r / 8)
+            _dense(rows, probabilities, weights, penalty), int(share * (classes + 1) * r / 8)
         )
-    own = chance * (1 - chance) * weights[:, None]
+    own = probabilities * (1 - probabilities) * weights[:, None]
     if classes * r * r <= BLOCKS:
         return Preconditioner(_blocks(rows, own, penalty), int(share * r / 4))
     diagonal = own.T @ rows.square() + penalty
@@ -81,19 +89,20 @@ def _inverse(
 
 
 def _dense(
-    rows: Tensor, chance: Tensor, weights: Tensor, penalty: Tensor
+    rows: Tensor, probabilities: Tensor, weights: Tensor, penalty: Tensor
 ) -> Callable[[Tensor], Tensor]:
-    classes, r = chance.shape[1], rows.shape[1]
+    classes, r = probabilities.shape[1], rows.shape[1]
     hessian = rows.new_zeros(classes, r, classes, r)
     for first in range(classes):
         for second in range(first, classes):
-            factor = weights * chance[:, first] * ((first == second) * 1.0 - chance[:, second])
+            same = (first == second) * 1.0
+            factor = weights * probabilities[:, first] * (same - probabilities[:, second])
             hessian[first, :, second] = hessian[second, :, first] = (
                 rows * factor[:, None]
             ).T @ rows
     size = float(hessian.view(classes * r, -1).diagonal().mean())
-    # A shift of all classes alike changes no probability: any positive curvature along it keeps the
-    # factor finite.
+    # Adding the same vector to all classes changes no probability, so the Hessian is singular along
+    # it. Any positive curvature there keeps the factor finite.
     hessian += (size / classes) * torch.eye(r, dtype=rows.dtype)[None, :, None]
     matrix = hessian.view(classes * r, -1)
     matrix.diagonal().add_(penalty.repeat(classes) + JITTER * size + torch.finfo(rows.dtype).tiny)
@@ -119,7 +128,7 @@ def _blocks(rows: Tensor, own: Tensor, penalty: Tensor) -> Callable[[Tensor], Te
 
 
 def _factor(matrix: Tensor) -> Tensor:
-    """A Cholesky factor; what rounding made indefinite gets a larger diagonal."""
+    """Compute a Cholesky factor; a matrix that rounding made indefinite gets a larger diagonal."""
     size = matrix.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)
     shift = 0.0
     while True:
@@ -138,7 +147,18 @@ def conjugate_gradients(
     forcing: Tensor,
     limit: int = 250,
 ) -> tuple[Tensor, int]:
-    """Newton steps of all heads at once, each until its residual fell by ``forcing``; and the number of products."""
+    """Compute Newton steps of all heads at once by preconditioned conjugate gradients.
+
+    Args:
+        curvature: The Hessians.
+        preconditioner: An approximate inverse, shared by all heads.
+        gradient: Gradients (heads, classes, r).
+        forcing: Factor, per head, by which the norm of the residual must fall.
+        limit: Largest number of Hessian products.
+
+    Returns:
+        The steps, and the number of products used.
+    """
     step, residual = torch.zeros_like(gradient), -gradient
     solved = preconditioner.apply(residual)
     direction, size = solved, _dot(residual, solved)
@@ -147,14 +167,15 @@ def conjugate_gradients(
     while bool(active.any()) and used < limit:
         product = curvature.times(direction)
         used += 1
-        bend = _dot(direction, product)
-        length = torch.where(active & (bend > 0), size / bend, torch.zeros_like(size))[
-            :, None, None
-        ]
+        along = _dot(direction, product)
+        # Finished heads stay in the batch with steps of length zero. A curvature that is not
+        # positive is rounding: the head keeps the step it has.
+        length = torch.where(active & (along > 0), size / along, torch.zeros_like(size))
+        length = length[:, None, None]
         step, residual = step + length * direction, residual - length * product
         solved = preconditioner.apply(residual)
         new = _dot(residual, solved)
-        active = active & (bend > 0) & (new > target)
+        active = active & (along > 0) & (new > target)
         direction = (
             solved
             + torch.where(size > 0, new / size, torch.zeros_like(size))[:, None, None] * direction

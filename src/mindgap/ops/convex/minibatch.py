@@ -1,8 +1,4 @@
-"""A head trained in small batches by Adam, as the papers do: any loss, no optimum promised.
-
-Which convex problem a head and a loss make: found by comparing numbers, whatever the loss is
-called.
-"""
+"""Heads trained in minibatches by Adam, and which heads have an exact solver."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,10 +10,25 @@ from mindgap.core import InputError, Subject, as_loss, generator
 from mindgap.ops.convex.heads import Kind
 from mindgap.ops.models.head import head_outputs
 
+LOSSES: dict[Kind, str] = {"softmax": "cross_entropy", "logistic": "bce", "squares": "mse"}
+TASKS: dict[str, Kind] = {
+    "classification": "softmax",
+    "multilabel": "logistic",
+    "regression": "squares",
+}
+PROBE = 256  # samples on which two losses are compared
+
 
 @dataclasses.dataclass(frozen=True)
 class Minibatch:
-    """How long and how fast."""
+    """Settings of Adam for a head.
+
+    Attributes:
+        epochs: Passes over the data.
+        learning_rate: Learning rate.
+        batch_size: Batch size.
+        l2: Penalty λ on the squared norm of the weight.
+    """
 
     epochs: int = 25
     learning_rate: float = 1e-3
@@ -34,10 +45,31 @@ def train_head(
     settings: Minibatch,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias after some epochs of Adam on the weighted mean loss of each batch plus λ/2 ‖W‖².
+    """Train a head by Adam on the weighted mean loss of each batch plus λ/2 ‖W‖².
 
-    ``loss(outputs, target)`` gives one number per sample. The order of the samples depends on
-    ``seed`` alone.
+    Args:
+        features: Inputs of the head (samples, width).
+        target: Targets, as the loss takes them.
+        weights: One weight per sample.
+        loss: Takes outputs and targets and returns one number per sample.
+        start: Initial weight and bias.
+        settings: Epochs, learning rate, batch size and penalty.
+        seed: Seed of the order of the samples.
+
+    Returns:
+        The trained weight and bias.
+
+    >>> x, y = torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [3.0]])
+    >>> weight, bias = train_head(
+    ...     x,
+    ...     y,
+    ...     torch.ones(2),
+    ...     lambda outputs, target: (outputs - target).square().mean(1),
+    ...     (torch.zeros(1, 1), torch.zeros(1)),
+    ...     Minibatch(epochs=500, learning_rate=0.05, batch_size=2),
+    ... )
+    >>> round(float(weight), 2), round(float(bias), 2)
+    (2.0, 1.0)
     """
     weight = start[0].detach().clone().requires_grad_()
     bias = None if start[1] is None else start[1].detach().clone().requires_grad_()
@@ -57,20 +89,22 @@ def train_head(
     return weight.detach(), None if bias is None else bias.detach()
 
 
-LOSSES: dict[Kind, str] = {"softmax": "cross_entropy", "logistic": "bce", "squares": "mse"}
-TASKS: dict[str, Kind] = {
-    "classification": "softmax",
-    "multilabel": "logistic",
-    "regression": "squares",
-}
-PROBE = 256
-
-
 def kind_of(subject: Subject, features: Tensor, head: str) -> Kind:
-    """The problem whose loss of the head's outputs is the subject's loss of the model's outputs.
+    """Find the convex problem that a subject's head and loss make, or raise if there is none.
 
-    So a model that ends in a log-softmax before a negative log likelihood is a softmax too, and
-    label smoothing, which has another optimum, is not.
+    Losses are compared by value, not by name. So a log-softmax before a negative log likelihood
+    counts as a softmax too, and label smoothing, which has another optimum, does not.
+
+    Args:
+        subject: Model, loss and data.
+        features: Inputs of the head on the training data.
+        head: The head's name in the model.
+
+    >>> from mindgap.ops.models.head import head_features
+    >>> data = (torch.randn(8, 3), torch.arange(8) % 2)
+    >>> subject = Subject(torch.nn.Sequential(torch.nn.Linear(3, 2)), "cross_entropy", data)
+    >>> kind_of(subject, head_features(subject), "0")
+    'softmax'
     """
     kind = TASKS[subject.task]
     outputs = head_outputs(subject, features[:PROBE], head)
@@ -79,15 +113,20 @@ def kind_of(subject: Subject, features: Tensor, head: str) -> Kind:
     if not _close(ours, theirs):
         raise InputError(
             f"The exact solver must have a head {head!r} whose outputs enter {LOSSES[kind]} "
-            "directly, got another loss "
-            f"({subject.loss.name}) or another layer in between. Pass solver='minibatch', or "
-            "head='…'."
+            f"directly, got another loss ({subject.loss.name}) or another layer in between. Pass "
+            "solver='minibatch', or head='…'."
         )
     return kind
 
 
 def is_direct(subject: Subject, features: Tensor, head: str) -> bool:
-    """Whether the head's outputs are the model's."""
+    """Check whether the head's outputs are the model's outputs.
+
+    Args:
+        subject: Model, loss and data.
+        features: Inputs of the head on the training data.
+        head: The head's name in the model.
+    """
     ours, theirs = head_outputs(subject, features[:PROBE], head), subject.outputs("train")[:PROBE]
     return ours.numel() == theirs.numel() and _close(ours.flatten(), theirs.flatten())
 

@@ -1,4 +1,4 @@
-"""Weighted softmax regression to its optimum: Newton steps by preconditioned conjugate gradients, many at once."""
+"""Weighted softmax regression by Newton's method, for many sets of weights at once."""
 
 from __future__ import annotations
 
@@ -11,39 +11,54 @@ from mindgap.ops.convex.curvature import Curvature, Preconditioner, conjugate_gr
 from mindgap.ops.convex.squares import Basis
 
 ITERATIONS = 100
-ARMIJO = 1e-4
-ROUNDING = 1e-14
+ARMIJO = 1e-4  # share of the predicted decrease that a step must achieve
+ROUNDING = 1e-14  # relative error of a loss in double precision
 
 
 @dataclasses.dataclass
 class State:
-    """Where some heads stand: coordinates (heads, classes, r), logits (n, heads, classes), loss and gradient."""
+    """Some heads and their losses.
+
+    Attributes:
+        heads: Coordinates (heads, classes, r).
+        logits: Logits (n, heads, classes).
+        value: Penalized losses (heads,).
+        gradient: Gradients, shaped as the coordinates.
+        probabilities: Softmax of the logits.
+    """
 
     heads: Tensor
     logits: Tensor
     value: Tensor
     gradient: Tensor
-    chance: Tensor
+    probabilities: Tensor
 
     @property
-    def steepness(self) -> Tensor:
-        """The largest entry of each head's gradient."""
+    def gradient_norm(self) -> Tensor:
+        """The maximum norm of each head's gradient."""
         return self.gradient.abs().amax((1, 2))
 
     def only(self, kept: Tensor) -> State:
-        """Some of the heads."""
+        """Select some of the heads."""
         return State(
             self.heads[kept],
             self.logits[:, kept],
             self.value[kept],
             self.gradient[kept],
-            self.chance[:, kept],
+            self.probabilities[:, kept],
         )
 
 
 @dataclasses.dataclass
 class Softmax:
-    """The problem: rows (n, r), classes (n,), weights (n, heads) that sum to one a head, penalty (r,)."""
+    """The problem of several heads on the same samples.
+
+    Attributes:
+        basis: Coordinates of the features.
+        target: Classes (n,).
+        weights: Sample weights (n, heads), which sum to one per head.
+        penalty: Quadratic penalty (r,).
+    """
 
     basis: Basis
     target: Tensor
@@ -51,40 +66,45 @@ class Softmax:
     penalty: Tensor
 
     def only(self, kept: Tensor) -> Softmax:
-        """The problem of some of the heads."""
+        """Select the problem of some of the heads."""
         return Softmax(self.basis, self.target, self.weights[:, kept], self.penalty)
 
     def value(self, heads: Tensor, logits: Tensor) -> Tensor:
-        """Weighted mean loss plus penalty of every head."""
+        """Compute the weighted mean loss plus penalty of every head."""
         right = logits.gather(2, self.target[:, None, None].expand(-1, logits.shape[1], 1))[:, :, 0]
         losses = logits.logsumexp(2) - right
         return (self.weights * losses).sum(0) + 0.5 * (self.penalty * heads.square()).sum((1, 2))
 
     def state(self, heads: Tensor, logits: Tensor | None = None) -> State:
-        """Loss, probabilities and gradient at some heads."""
+        """Compute loss, probabilities and gradient at some heads."""
         if logits is None:
             logits = self.logits(heads)
-        chance = logits.softmax(2)
-        error = chance.clone()
+        probabilities = logits.softmax(2)
+        error = probabilities.clone()
         error[torch.arange(len(error)), :, self.target] -= 1
         error.mul_(self.weights[:, :, None])
-        gradient = (error.view(len(error), -1).T @ self.basis.rows).view_as(
-            heads
-        ) + self.penalty * heads
-        return State(heads, logits, self.value(heads, logits), gradient, chance)
+        gradient = (error.view(len(error), -1).T @ self.basis.rows).view_as(heads)
+        gradient = gradient + self.penalty * heads
+        return State(heads, logits, self.value(heads, logits), gradient, probabilities)
 
     def logits(self, heads: Tensor) -> Tensor:
-        """Logits (n, heads, classes)."""
+        """Compute the logits (n, heads, classes)."""
         return (self.basis.rows @ heads.flatten(0, 1).T).view(len(self.target), *heads.shape[:2])
 
     def curvature(self, state: State) -> Curvature:
-        """The Hessians at a state."""
-        return Curvature(self.basis.rows, state.chance, self.weights, self.penalty)
+        """Return the Hessians at a state."""
+        return Curvature(self.basis.rows, state.probabilities, self.weights, self.penalty)
 
 
 @dataclasses.dataclass
 class Descent:
-    """What the heads share on their way: the preconditioner and the products spent since it was made."""
+    """What successive minimizations share: a preconditioner and how much it has been used.
+
+    Attributes:
+        preconditioner: The one in use.
+        spent: Hessian products since it was built.
+        products: Hessian products in total.
+    """
 
     preconditioner: Preconditioner | None = None
     spent: int = 0
@@ -92,46 +112,60 @@ class Descent:
 
 
 def minimize(
-    problem: Softmax, heads: Tensor, tolerance: float, progress: Descent
+    problem: Softmax, heads: Tensor, tolerance: float, descent: Descent
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Coordinates, gradients' largest entries and whether each is at most ``tolerance``.
+    """Minimize the losses of several heads; a head that is done leaves the batch.
 
-    Heads that are done leave the batch. ``progress`` brings a preconditioner from an earlier call.
+    Args:
+        problem: The losses.
+        heads: Initial coordinates (heads, classes, r).
+        tolerance: Largest gradient norm at which a head is done.
+        descent: Holds the preconditioner of earlier calls, and receives the new one.
+
+    Returns:
+        Coordinates, gradient norms, and whether each norm is at most ``tolerance``.
     """
-    heads = heads - heads.mean(
-        1, keepdim=True
-    )  # a shift of all classes alike is no freedom of the optimum
-    done, steepness = heads.clone(), heads.new_full((len(heads),), torch.inf)
+    # Adding the same vector to all classes changes no probability: fix it at mean zero.
+    heads = heads - heads.mean(1, keepdim=True)
+    done, norm = heads.clone(), heads.new_full((len(heads),), torch.inf)
     left, state = torch.arange(len(heads)), problem.state(heads)
     for _ in range(ITERATIONS):
-        done[left], steepness[left] = state.heads, state.steepness
-        open_ = state.steepness > tolerance
+        done[left], norm[left] = state.heads, state.gradient_norm
+        open_ = state.gradient_norm > tolerance
         if not bool(open_.all()):
             left, problem, state = left[open_], problem.only(open_), state.only(open_)
         if not len(left):
             break
-        state, moved = _newton(problem, state, progress)
+        state, moved = _newton(problem, state, descent)
         if not bool(moved.any()):
             break
-    return done, steepness, steepness <= tolerance
+    return done, norm, norm <= tolerance
 
 
-def _newton(problem: Softmax, state: State, progress: Descent) -> tuple[State, Tensor]:
+def _newton(problem: Softmax, state: State, descent: Descent) -> tuple[State, Tensor]:
     curvature = problem.curvature(state)
-    if progress.preconditioner is None or progress.spent > progress.preconditioner.cost:
-        progress.preconditioner = curvature.preconditioner(int(state.steepness.argmax()))
-        progress.spent = 0
-    forcing = state.steepness.sqrt().clamp(max=0.1)
-    step, used = conjugate_gradients(curvature, progress.preconditioner, state.gradient, forcing)
-    progress.spent += used * len(step)
-    progress.products += used * len(step)
+    # An old preconditioner is used until the products spent with it would have paid for a new one.
+    if descent.preconditioner is None or descent.spent > descent.preconditioner.cost:
+        descent.preconditioner = curvature.preconditioner(int(state.gradient_norm.argmax()))
+        descent.spent = 0
+    # Far from the optimum an accurate Newton step is wasted; a tolerance that shrinks like the root
+    # of the gradient keeps the convergence superlinear.
+    forcing = state.gradient_norm.sqrt().clamp(max=0.1)
+    step, used = conjugate_gradients(curvature, descent.preconditioner, state.gradient, forcing)
+    descent.spent += used * len(step)
+    descent.products += used * len(step)
     return _line_search(problem, state, step)
 
 
 def _line_search(problem: Softmax, state: State, step: Tensor) -> tuple[State, Tensor]:
-    """Halve the steps until each loss falls as Armijo asks; logits are linear, so no product is needed."""
+    """Halve the steps until each loss satisfies Armijo's condition.
+
+    Logits are linear in the heads, so trying another length needs no matrix product.
+    """
     change, slope = problem.logits(step), (state.gradient * step).sum((1, 2))
     length = torch.ones_like(slope)
+    # Near the optimum the decrease is smaller than the rounding of the loss. Without slack the
+    # search would reject good steps there and stop before the gradient is small.
     slack = ROUNDING * (1 + state.value.abs())
     for _ in range(40):
         heads = state.heads + length[:, None, None] * step

@@ -1,22 +1,22 @@
-"""Weighted least squares in closed form, for many weightings of the same samples at once.
-
-Coordinates in which a linear head is well conditioned: centered, uncorrelated features of variance
-one.
-"""
+"""Whitened coordinates of linear heads, and weighted least squares in them, in closed form."""
 
 import dataclasses
 
 import torch
 from torch import Tensor
 
+NUMBERS = 2**24  # entries of a table of products that may be held at once
+ROUNDING = 1e-9
+SINGULAR = 1e-6  # smallest pivot at which the normal equations are accurate enough
+
 
 @dataclasses.dataclass(frozen=True)
 class Basis:
-    r"""The change of coordinates :math:`z = B^\top(x - \mu)`, with a last column of ones if there is a bias.
+    r"""The whitening :math:`z = B^\top(x - \mu)`, with a last column of ones if there is a bias.
 
     A head is :math:`W = U B^\top`, so its logits are those of U on z, and its squared norm is a
     weighted sum of the squares of U. Directions in which no sample varies (dead units, copies) are
-    left out: a head with any penalty has no weight along them.
+    left out: a penalized head has no weight along them.
     """
 
     rows: Tensor
@@ -32,7 +32,7 @@ class Basis:
         return torch.cat([own, own.new_zeros(1)]) if self.bias else own
 
     def inward(self, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Coordinates of a head (outputs, features)."""
+        """Compute the coordinates of a head (outputs, features)."""
         weight = weight.detach().double()
         own = weight @ self.directions * self.variance.sqrt()
         if not self.bias:
@@ -41,14 +41,18 @@ class Basis:
         return torch.cat([own, shift[:, None]], 1)
 
     def outward(self, coordinates: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Weight (…, outputs, features) and bias (…, outputs) of heads given by their coordinates."""
+        """Compute weight (…, outputs, features) and bias (…, outputs) from coordinates."""
         own = coordinates[..., :-1] if self.bias else coordinates
         weight = (own * self.variance.rsqrt()) @ self.directions.T
         return weight, coordinates[..., -1] - weight @ self.center if self.bias else None
 
 
 def basis_of(features: Tensor, bias: bool = True) -> Basis:
-    """The basis of features (samples, width), in double precision.
+    """Compute the basis of features (samples, width), in double precision.
+
+    Args:
+        features: Inputs of the head, one row per sample.
+        bias: Whether the head has one.
 
     >>> basis = basis_of(torch.tensor([[0.0, 5.0], [2.0, 5.0]]))
     >>> basis.rows.abs().tolist()
@@ -65,44 +69,46 @@ def basis_of(features: Tensor, bias: bool = True) -> Basis:
 
 
 def _principal(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Directions and variances, but those that are rounding errors of the largest."""
+    """Find principal directions and variances, without those below the rounding error."""
     samples = len(values)
+    # The triangle of a QR decomposition has the same singular values and right vectors as the whole
+    # table, and is much smaller. The covariance matrix would square the condition number.
     triangle = torch.linalg.qr(values, mode="r").R if samples > values.shape[1] else values
     _, size, transposed = torch.linalg.svd(triangle, full_matrices=False)
-    keep = (
-        size
-        > (size.max() if len(size) else 0.0) * max(values.shape) * torch.finfo(values.dtype).eps
-    )
+    largest = size.max() if len(size) else 0.0
+    keep = size > largest * max(values.shape) * torch.finfo(values.dtype).eps
     return transposed[keep].T, size[keep].square() / samples
-
-
-NUMBERS = 2**24  # numbers of a table of products that may be held at once
-ROUNDING = 1e-9
-SINGULAR = 1e-6  # a pivot below it: the condition is beyond what the normal equations bear
 
 
 def least_squares(
     basis: Basis, target: Tensor, weights: Tensor, l2: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Coordinates (heads, outputs, r) of the optimum for weights (n, heads) that sum to one a head, with what is left.
+    """Solve weighted least squares for several sets of weights.
 
-    What is left is the largest entry of the gradient, and whether it is no more than rounding.
+    The basis is orthonormal without weights, so the condition of the normal equations is at most
+    that of the weights (largest over smallest), whatever the features. Coordinates that samples of
+    weight zero leave undetermined get the smallest norm.
 
-    The basis is orthonormal without weights, so the normal equations' condition is at most that of
-    the weights (largest over smallest), whatever the features. What samples of weight zero leave
-    undetermined gets the smallest coordinates.
+    Args:
+        basis: Coordinates of the features.
+        target: Values (n, outputs).
+        weights: Sample weights (n, heads), which sum to one per head.
+        l2: Penalty λ.
+
+    Returns:
+        Coordinates (heads, outputs, r), gradient norms, and whether each norm is only rounding.
     """
     rows, outputs = basis.rows, target.shape[1]
     gram = _products(rows, rows, weights)
     right = _products(rows, target, weights)
     gram.diagonal(dim1=1, dim2=2).add_(0.5 * outputs * l2 * basis.penalty)
     found = _solved(gram, right)
-    steepness = (gram @ found - right).abs().amax((1, 2)) * (2 / outputs)
-    return found.mT, steepness, steepness <= ROUNDING * (1 + right.abs().amax((1, 2)))
+    norm = (gram @ found - right).abs().amax((1, 2)) * (2 / outputs)
+    return found.mT, norm, norm <= ROUNDING * (1 + right.abs().amax((1, 2)))
 
 
 def _products(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
-    """left' diag(w) right of every column w."""
+    """Compute leftᵀ diag(w) right for every column w of the weights."""
     heads, size = weights.shape[1], left.shape[1] * right.shape[1]
     total = left.new_zeros(heads, size)
     if heads <= right.shape[1] + 1:
@@ -114,7 +120,7 @@ def _products(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
 
 
 def _solved(gram: Tensor, right: Tensor) -> Tensor:
-    """Cholesky of the matrices scaled to a unit diagonal; the pseudo-inverse where one is singular."""
+    """Solve by Cholesky after scaling to a unit diagonal; by pseudo-inverse where singular."""
     tiny = torch.finfo(gram.dtype).tiny
     scale = gram.diagonal(dim1=1, dim2=2).clamp_min(tiny).rsqrt()[:, :, None]
     scaled, right = scale * gram * scale.mT, scale * right

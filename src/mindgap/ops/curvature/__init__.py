@@ -1,1 +1,1 @@
-"""Curvature of the loss: the loss as a function of one flat vector, Hessian diagonals, pacGen."""
+"""Curvature: the loss as a function of one flat vector, Hessian diagonals, pacGen."""

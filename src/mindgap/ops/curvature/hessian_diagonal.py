@@ -1,14 +1,14 @@
-r"""The diagonal of the Hessian of the mean training loss, or what is taken for it, in four ways.
+r"""The diagonal of the Hessian of the training loss, exactly or by one of three estimates.
 
-- ``"squared-gradient"``, the paper's: the mean square of the gradient of a random batch, which
-  Adam's running mean follows. With batches of B drawn with replacement that is :math:`\bar g_i^2 +
-  \mathrm{Var}(g_i)/B`, computed here exactly from the gradients of single samples. It is a
-  curvature only for a likelihood at its optimum, and 1/B of it.
+- ``"squared-gradient"``, the paper's estimate: the mean square of the gradient of a random batch,
+  which Adam's running mean follows. With batches of B samples drawn with replacement it is
+  :math:`\bar g_i^2 + \mathrm{Var}(g_i)/B`, computed here exactly from the gradients of single
+  samples. It is a curvature only for a likelihood at its optimum, and there 1/B of it.
 - ``"exact"``: row by row, in as many backward passes as there are weights.
-- ``"gauss-newton"``: :math:`\sum_k (J^\top s_k)_i^2` with :math:`\sum_k s_k s_k^\top` the Hessian
-  of the loss by the outputs; for cross entropy it is the Fisher information. Where the outputs are
-  piecewise linear in every single weight (ReLU, max-pooling, batch normalization with fixed
-  statistics) it *is* the exact diagonal, for a fraction of the cost.
+- ``"gauss-newton"``: :math:`\sum_k (J^\top s_k)_i^2`, where :math:`\sum_k s_k s_k^\top` is the
+  Hessian of the loss with respect to the outputs. For cross entropy it is the Fisher information.
+  Where the outputs are piecewise linear in every single weight (ReLU, max-pooling, batch
+  normalization with fixed statistics) it *is* the exact diagonal, for a fraction of the cost.
 - ``"hutchinson"``: the mean of :math:`v \odot Hv` over random signs v, unbiased.
 """
 
@@ -22,27 +22,34 @@ from torch.func import grad, jacrev, vjp, vmap
 
 from mindgap.core import Batch, InputError, Inputs, choice, evaluating, generator, integer, number
 from mindgap.ops.curvature.flat_loss import FlatLoss
-from mindgap.ops.models.parameters import all_at_once
+from mindgap.ops.models.parameters import vmap_or_loop
 
 Curvature = Literal["squared-gradient", "exact", "gauss-newton", "hutchinson"]
 CURVATURES: tuple[Curvature, ...] = ("squared-gradient", "exact", "gauss-newton", "hutchinson")
 MOST_EXACT = 50_000  # weights; beyond it the exact diagonal takes hours
 ROWS = 64  # rows of the Hessian computed together
-AT_ONCE = 8_000_000  # numbers of single-sample gradients that are held together
+AT_ONCE = 8_000_000  # entries of per-sample gradients that are held together
 BETA = 0.999  # of the paper's running mean
 
 
 def hessian_diagonal(
     flat: FlatLoss,
-    place: Tensor,
+    point: Tensor,
     kind: Curvature = "gauss-newton",
     *,
     batch_size: int = 128,
     probes: int = 16,
     seed: int = 0,
 ) -> Tensor:
-    """The diagonal at ``place``, in double precision. ``batch_size`` is for squared gradients, ``probes`` and
-    ``seed`` are for Hutchinson's estimate.
+    """Compute or estimate the diagonal of the Hessian at a point, in double precision.
+
+    Args:
+        flat: The loss.
+        point: The weights, as one flat vector.
+        kind: ``"squared-gradient"``, ``"exact"``, ``"gauss-newton"`` or ``"hutchinson"``.
+        batch_size: Batch size that ``"squared-gradient"`` describes.
+        probes: Number of random sign vectors of ``"hutchinson"``.
+        seed: Seed of ``"hutchinson"``.
 
     >>> from torch import nn
     >>> from mindgap.core.subject import Subject
@@ -51,144 +58,160 @@ def hessian_diagonal(
     ... )
     >>> flat = FlatLoss(subject)
     >>> [
-    ...     hessian_diagonal(flat, flat.place, kind).round(decimals=4).tolist()
+    ...     hessian_diagonal(flat, flat.point, kind).round(decimals=4).tolist()
     ...     for kind in ("exact", "gauss-newton")
     ... ]
     [[2.0, 8.0], [2.0, 8.0]]
     """
     choice("curvature", kind, CURVATURES)
     if kind == "exact":
-        if len(place) > MOST_EXACT:
+        if len(point) > MOST_EXACT:
             raise InputError(
-                f"The exact diagonal must have at most {MOST_EXACT} entries, got {len(place)} "
-                "weights. Choose "
-                "'gauss-newton', which is the same for ReLU networks, or 'hutchinson'."
+                f"The exact diagonal must have at most {MOST_EXACT} entries, got {len(point)} "
+                "weights. Choose 'gauss-newton', which is the same for ReLU networks, or "
+                "'hutchinson'."
             )
-        return exact(flat, place)
+        return exact(flat, point)
     if kind == "gauss-newton":
-        return _by_blocks(flat, place, gauss_newton_rows)
+        return _by_blocks(flat, point, _gauss_newton_sums)
     if kind == "hutchinson":
-        return hutchinson(flat, place, probes=probes, seed=seed)
-    slope = flat.gradient(place)
-    square = _by_blocks(flat, place, gradient_rows)
-    return slope.square() + (square - slope.square()).clamp(min=0) / integer(
-        "batch_size", batch_size
-    )
+        return _hutchinson(flat, point, probes=probes, seed=seed)
+    mean = flat.gradient(point).square()
+    square = _by_blocks(flat, point, _squared_gradient_sums)
+    return mean + (square - mean).clamp(min=0) / integer("batch_size", batch_size)
 
 
-def exact(flat: FlatLoss, place: Tensor) -> Tensor:
-    """Every second derivative by one weight."""
+def exact(flat: FlatLoss, point: Tensor) -> Tensor:
+    """Compute the second derivative with respect to every single weight.
+
+    Args:
+        flat: The loss.
+        point: The weights, as one flat vector.
+    """
 
     def of_batch(at: Tensor, batch: Batch) -> Tensor:
-        there = at.detach().requires_grad_()
-        return second_derivatives(flat.sum(there, batch), there)
+        leaf = at.detach().requires_grad_()
+        return _second_derivatives(flat.sum(leaf, batch), leaf)
 
-    return flat.total(of_batch, place)
+    return flat.total(of_batch, point)
 
 
-def second_derivatives(value: Tensor, place: Tensor) -> Tensor:
-    """The diagonal of the Hessian of a scalar, exactly: some rows of the Hessian at a time.
+def _second_derivatives(value: Tensor, point: Tensor) -> Tensor:
+    """Compute the diagonal of the Hessian of a scalar, some rows of the Hessian at a time.
 
-    >>> place = torch.tensor([1.0, 2.0], requires_grad=True)
-    >>> second_derivatives((place**3).sum() + place.prod(), place).tolist()
+    Args:
+        value: A scalar that depends on ``point``.
+        point: A vector that requires gradients.
+
+    >>> point = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> _second_derivatives((point**3).sum() + point.prod(), point).tolist()
     [6.0, 12.0]
     """
-    (slope,) = torch.autograd.grad(value, place, create_graph=True)
+    (gradient,) = torch.autograd.grad(value, point, create_graph=True)
     parts = []
-    for index in torch.arange(len(place)).split(ROWS):
-        rows = F.one_hot(index, len(place)).to(slope)
+    for index in torch.arange(len(point)).split(ROWS):
+        rows = F.one_hot(index, len(point)).to(gradient)
         (product,) = torch.autograd.grad(
-            slope, place, rows, retain_graph=True, is_grads_batched=True
+            gradient, point, rows, retain_graph=True, is_grads_batched=True
         )
         parts.append(product.gather(1, index[:, None]).squeeze(1))
     return torch.cat(parts).detach()
 
 
-def hutchinson(flat: FlatLoss, place: Tensor, *, probes: int, seed: int) -> Tensor:
-    """The mean over ``probes`` of v ⊙ Hv; the rows of all probes pass together."""
+def _hutchinson(flat: FlatLoss, point: Tensor, *, probes: int, seed: int) -> Tensor:
     source = generator(seed)
-    signs = 2.0 * torch.randint(0, 2, (integer("probes", probes), len(place)), generator=source) - 1
-    signs = signs.to(place)
-    return (signs.double() * flat.products(place, signs)).mean(0)
+    signs = 2.0 * torch.randint(0, 2, (integer("probes", probes), len(point)), generator=source) - 1
+    signs = signs.to(point)
+    return (signs.double() * flat.products(point, signs)).mean(0)
 
 
 def running_squares(
-    flat: FlatLoss, place: Tensor, *, batch_size: int = 128, beta: float = BETA, seed: int = 0
+    flat: FlatLoss, point: Tensor, *, batch_size: int = 128, beta: float = BETA, seed: int = 0
 ) -> Tensor:
-    """The paper's own estimate: a running mean of squared batch gradients over one random pass, as Adam corrects it.
+    """Compute the paper's estimate, a bias-corrected running mean of squared batch gradients.
 
-    Depends on the order of the samples; what it estimates is ``"squared-gradient"``.
+    One pass over the data in random order, which the result depends on. It estimates what
+    ``hessian_diagonal(..., "squared-gradient")`` computes.
+
+    Args:
+        flat: The loss.
+        point: The weights, as one flat vector.
+        batch_size: Samples per gradient.
+        beta: Decay of the running mean.
+        seed: Seed of the order.
     """
-    found, weight = torch.zeros(len(place), dtype=torch.float64, device=place.device), 1.0
+    found, weight = torch.zeros(len(point), dtype=torch.float64, device=point.device), 1.0
     order, keep = (
         torch.randperm(flat.samples, generator=generator(seed)),
         number("beta", beta, 0, 1),
     )
     with evaluating(flat.model), torch.enable_grad():
         for batch in flat.batches(order, integer("batch_size", batch_size)):
-            at = place.detach().requires_grad_()
-            slope = torch.autograd.grad(flat.losses(at, batch).mean(), at)[0].double()
-            found, weight = keep * found + (1 - keep) * slope.square(), weight * keep
+            at = point.detach().requires_grad_()
+            gradient = torch.autograd.grad(flat.losses(at, batch).mean(), at)[0].double()
+            found, weight = keep * found + (1 - keep) * gradient.square(), weight * keep
     return found / (1 - weight)
 
 
-def gradient_rows(flat: FlatLoss, place: Tensor, batch: Batch) -> Tensor:
-    """The squared gradient of every sample, summed over the batch."""
+def _squared_gradient_sums(flat: FlatLoss, point: Tensor, batch: Batch) -> Tensor:
+    """Sum the squared gradients of single samples over a batch."""
 
     def one(inputs: Inputs, target: Tensor) -> Tensor:
-        slope: Tensor = grad(lambda at: _alone(flat, at, inputs, target))(place)
-        return slope.square()
+        gradient: Tensor = grad(lambda at: _alone(flat, at, inputs, target))(point)
+        return gradient.square()
 
-    return all_at_once(one, batch.inputs, batch.target).double().sum(0)
+    return vmap_or_loop(one, batch.inputs, batch.target).double().sum(0)
 
 
-def gauss_newton_rows(flat: FlatLoss, place: Tensor, batch: Batch) -> Tensor:
-    """The diagonal of JᵀSJ of every sample, S the loss's Hessian by the outputs, summed over the batch."""
+def _gauss_newton_sums(flat: FlatLoss, point: Tensor, batch: Batch) -> Tensor:
+    """Sum the diagonals of JᵀSJ over a batch; S is the loss's Hessian by the outputs."""
 
     def one(inputs: Inputs, roots: Tensor) -> Tensor:
-        _, back, *_ = vjp(lambda at: flat.outputs(at, _single(inputs))[0], place)
+        _, back, *_ = vjp(lambda at: flat.outputs(at, _single(inputs))[0], point)
         (rows,) = vmap(back)(roots)
         found: Tensor = rows.square().sum(0)
         return found
 
     with torch.no_grad():
-        outputs = flat.outputs(place, batch.inputs)
-    return all_at_once(one, batch.inputs, output_roots(flat, outputs, batch.target)).double().sum(0)
+        outputs = flat.outputs(point, batch.inputs)
+    return (
+        vmap_or_loop(one, batch.inputs, _output_roots(flat, outputs, batch.target)).double().sum(0)
+    )
 
 
-def output_roots(flat: FlatLoss, outputs: Tensor, target: Tensor) -> Tensor:
-    """Rows s_k of every sample with Σ s_k s_kᵀ the Hessian of its loss by its outputs; negative parts are left out."""
+def _output_roots(flat: FlatLoss, outputs: Tensor, target: Tensor) -> Tensor:
+    """Factor each sample's Hessian by the outputs into Σ s_k s_kᵀ; negative parts are dropped."""
     shape = outputs.shape[1:]
 
     def loss(output: Tensor, truth: Tensor) -> Tensor:
         return flat.subject.loss(output[None], truth[None]).sum()
 
-    bend = vmap(jacrev(jacrev(loss)))(
+    hessian = vmap(jacrev(jacrev(loss)))(
         outputs.double(), target.double() if target.is_floating_point() else target
     )
-    values, vectors = torch.linalg.eigh(bend.reshape(len(outputs), shape.numel(), shape.numel()))
+    values, vectors = torch.linalg.eigh(hessian.reshape(len(outputs), shape.numel(), shape.numel()))
     roots = (vectors * values.clamp(min=0).sqrt()[:, None, :]).transpose(1, 2)
     rows: Tensor = roots.reshape(len(outputs), shape.numel(), *shape).to(outputs)
     return rows
 
 
 def _by_blocks(
-    flat: FlatLoss, place: Tensor, rows: Callable[[FlatLoss, Tensor, Batch], Tensor]
+    flat: FlatLoss, point: Tensor, sums: Callable[[FlatLoss, Tensor, Batch], Tensor]
 ) -> Tensor:
-    """The mean over all samples, so many at a time that their gradients fit."""
+    """Average over all samples, in batches whose per-sample gradients fit in memory."""
     first = next(flat.batches(torch.arange(1)))
     with evaluating(flat.model):
-        width = flat.outputs(place, first.inputs).numel() if rows is gauss_newton_rows else 1
-    size = max(1, AT_ONCE // (len(place) * width))
-    found = torch.zeros(len(place), dtype=torch.float64, device=place.device)
+        width = flat.outputs(point, first.inputs).numel() if sums is _gauss_newton_sums else 1
+    size = max(1, AT_ONCE // (len(point) * width))
+    found = torch.zeros(len(point), dtype=torch.float64, device=point.device)
     with evaluating(flat.model):
         for batch in flat.batches(size=min(size, 256)):
-            found += rows(flat, place, batch)
+            found += sums(flat, point, batch)
     return found / flat.samples
 
 
-def _alone(flat: FlatLoss, place: Tensor, inputs: Inputs, target: Tensor) -> Tensor:
-    return flat.sum(place, Batch(_single(inputs), target[None], torch.arange(1)))
+def _alone(flat: FlatLoss, point: Tensor, inputs: Inputs, target: Tensor) -> Tensor:
+    return flat.sum(point, Batch(_single(inputs), target[None], torch.arange(1)))
 
 
 def _single(inputs: Inputs) -> Inputs:

@@ -1,1 +1,1 @@
-"""Gaussian mixtures fitted to weighted points by expectation maximization."""
+"""Gaussian mixtures fitted to weighted points by expectation-maximization."""

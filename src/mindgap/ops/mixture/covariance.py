@@ -1,4 +1,4 @@
-"""Shapes a Gaussian component may take: any ellipsoid, or one along the axes; with a floor below its spread."""
+"""Covariances of Gaussian components, full or diagonal, with a smallest eigenvalue."""
 
 import math
 from collections.abc import Iterator
@@ -10,18 +10,20 @@ from torch import Tensor
 from mindgap.core import InputError
 
 Covariance = Literal["full", "diagonal"]
-BLOCK = 2**18  # numbers of a block of differences: what a CPU's cache holds
+BLOCK = 2**18  # entries of a block of differences: what a CPU's cache holds
 
 
 class Shape(Protocol):
     r"""Covariances :math:`(restarts, components, \ldots)` of one kind.
 
-    ``raised`` is where the floor f enters. A step of expectation-maximization wants the covariance that maximizes
-    :math:`-\log|\Sigma| - \mathrm{tr}(\Sigma^{-1} S)` for the scatter S. Among all :math:`\Sigma \succeq f I` that is S
-    with its eigenvalues raised to f: by von Neumann's trace inequality the best Σ has the eigenvectors of S in the same
-    order, and then each eigenvalue minimizes :math:`\log\lambda + s/\lambda` on :math:`[f, \infty)` alone, which falls
-    up to :math:`\lambda = s` and rises after. So the step stays an exact maximizer (of a model whose components have a
-    least spread), and the likelihood still never falls. Adding f to the covariance would not keep that promise.
+    ``raised`` applies the floor f. The M step wants the covariance that maximizes
+    :math:`-\log|\Sigma| - \mathrm{tr}(\Sigma^{-1} S)` for the scatter S. Among all :math:`\Sigma
+    \succeq f I` that is S with its eigenvalues raised to f. By von Neumann's trace inequality the
+    best Σ has the eigenvectors of S in the same order. Each eigenvalue then minimizes
+    :math:`\log\lambda + s/\lambda` on :math:`[f, \infty)` alone, which falls up to :math:`\lambda =
+    s` and rises after. So the M step remains an exact maximizer, of a model whose components have a
+    smallest spread, and the likelihood never falls. Adding f to the covariance would not guarantee
+    that.
     """
 
     def scatter(self, rows: Tensor, means: Tensor, share: Tensor) -> Tensor: ...
@@ -36,14 +38,14 @@ class Full:
     """Any covariance, ``(..., dimension, dimension)``."""
 
     def scatter(self, rows: Tensor, means: Tensor, share: Tensor) -> Tensor:
-        """The covariance of the rows about the means, under shares that sum to one in each component."""
+        """Compute the covariance of the rows about the means; shares sum to one per component."""
         total = torch.zeros(*means.shape, means.shape[-1], dtype=torch.float64)
         for part, away in _away(rows, means):
             total += (away * share[..., None, part]) @ away.mT
         return total
 
     def raised(self, covariance: Tensor, floor: float) -> Tensor:
-        """The nearest covariance, in likelihood, whose eigenvalues are all at least ``floor``."""
+        """Raise all eigenvalues to at least ``floor``."""
         if floor == 0:
             return covariance
         values, vectors = torch.linalg.eigh(covariance)
@@ -51,7 +53,7 @@ class Full:
         return torch.where((values < floor).any(-1)[..., None, None], lifted, covariance)
 
     def log_normal(self, rows: Tensor, means: Tensor, covariance: Tensor) -> Tensor:
-        """The logarithm of each component's density at each row, ``(..., components, points)``."""
+        """Compute each component's log density at each row, ``(..., components, points)``."""
         factor, failed = torch.linalg.cholesky_ex(covariance)
         _singular(bool(failed.any()))
         unit = torch.eye(rows.shape[1], dtype=torch.float64).expand_as(factor)
@@ -62,15 +64,15 @@ class Full:
         return _normal(result, factor.diagonal(dim1=-2, dim2=-1).log().sum(-1), rows.shape[1])
 
     def matrix(self, covariance: Tensor) -> Tensor:
-        """As matrices."""
+        """Convert to matrices."""
         return covariance
 
     def of_matrix(self, covariance: Tensor) -> Tensor:
-        """From matrices."""
+        """Convert from matrices."""
         return covariance
 
     def parameters(self, dimension: int) -> int:
-        """How many free numbers a covariance has."""
+        """Count the free parameters of a covariance."""
         return dimension * (dimension + 1) // 2
 
 
@@ -78,18 +80,18 @@ class Diagonal:
     """Features independent of each other inside a component: variances, ``(..., dimension)``."""
 
     def scatter(self, rows: Tensor, means: Tensor, share: Tensor) -> Tensor:
-        """The variances of the rows about the means, under shares that sum to one in each component."""
+        """Compute the variances of the rows about the means; shares sum to one per component."""
         total = torch.zeros_like(means)
         for part, away in _away(rows, means):
             total += (away.square_() @ share[..., part, None]).squeeze(-1)
         return total
 
     def raised(self, covariance: Tensor, floor: float) -> Tensor:
-        """Variances of at least ``floor``."""
+        """Raise all variances to at least ``floor``."""
         return covariance.clamp_min(floor)
 
     def log_normal(self, rows: Tensor, means: Tensor, covariance: Tensor) -> Tensor:
-        """The logarithm of each component's density at each row, ``(..., components, points)``."""
+        """Compute each component's log density at each row, ``(..., components, points)``."""
         _singular(bool((covariance <= 0).any()))
         result = torch.empty(*means.shape[:-1], len(rows), dtype=torch.float64)
         for part, away in _away(rows, means):
@@ -97,15 +99,15 @@ class Diagonal:
         return _normal(result, 0.5 * covariance.log().sum(-1), rows.shape[1])
 
     def matrix(self, covariance: Tensor) -> Tensor:
-        """As matrices."""
+        """Convert to matrices."""
         return torch.diag_embed(covariance)
 
     def of_matrix(self, covariance: Tensor) -> Tensor:
-        """From matrices, of which the diagonal is taken."""
+        """Take the diagonal of matrices."""
         return covariance.diagonal(dim1=-2, dim2=-1).clone()
 
     def parameters(self, dimension: int) -> int:
-        """How many free numbers a covariance has."""
+        """Count the free parameters of a covariance."""
         return dimension
 
 
@@ -113,7 +115,7 @@ SHAPES: dict[str, Shape] = {"full": Full(), "diagonal": Diagonal()}
 
 
 def _away(rows: Tensor, means: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """The differences of some rows from all means, ``(..., components, dimension, rows)``, block after block."""
+    """Yield differences (..., components, dimension, rows) from all means, by blocks of rows."""
     step, columns = max(1, BLOCK // means.numel()), rows.mT.contiguous()
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
@@ -129,7 +131,6 @@ def _normal(square: Tensor, half_log_determinant: Tensor, dimension: int) -> Ten
 def _singular(failed: bool) -> None:
     if failed:
         raise InputError(
-            "Every component must keep some spread in every direction, got a covariance that is "
-            "singular. Leave floor "
-            "at None, or ask for fewer components."
+            "Every component must keep some spread in every direction, got a singular covariance. "
+            "Leave floor at None, or ask for fewer components."
         )

@@ -1,4 +1,4 @@
-"""Weighted expectation-maximization for Gaussian mixtures, in log space, for many restarts at once."""
+"""Weighted expectation-maximization for Gaussian mixtures, for many restarts at once."""
 
 from __future__ import annotations
 
@@ -12,26 +12,39 @@ from mindgap.ops.mixture.covariance import Shape
 
 @dataclasses.dataclass
 class State:
-    """Restarts × components: logarithms of the weights, means, and covariances in the form of their shape."""
+    """Parameters of several restarts.
+
+    Attributes:
+        log_weights: (restarts, components).
+        means: (restarts, components, dimension).
+        covariances: (restarts, components, …), in the form of their shape.
+    """
 
     log_weights: Tensor
     means: Tensor
     covariances: Tensor
 
     def at(self, restarts: Tensor) -> State:
-        """The state of some restarts."""
+        """Select some restarts."""
         return State(self.log_weights[restarts], self.means[restarts], self.covariances[restarts])
 
     def put(self, restarts: Tensor, state: State) -> None:
-        """Replace the state of some restarts."""
+        """Replace some restarts."""
         self.log_weights[restarts] = state.log_weights
         self.means[restarts] = state.means
         self.covariances[restarts] = state.covariances
 
 
 @dataclasses.dataclass
-class Climb:
-    """Where the restarts ended, and the mean log-likelihood of each before every step and after the last."""
+class Run:
+    """A run of expectation-maximization, for several restarts.
+
+    Attributes:
+        state: Final parameters.
+        history: Mean log-likelihood before each iteration and after the last, one row each.
+        steps: Number of iterations of each restart.
+        converged: Whether each restart converged.
+    """
 
     state: State
     history: Tensor
@@ -39,7 +52,7 @@ class Climb:
     converged: Tensor
 
 
-def climb(
+def expectation_maximization(
     rows: Tensor,
     weights: Tensor,
     shape: Shape,
@@ -47,12 +60,19 @@ def climb(
     floor: float,
     tolerance: float,
     max_iterations: int,
-) -> Climb:
-    r"""Repeat steps until the weighted mean log-likelihood gains no more than ``tolerance``.
+) -> Run:
+    r"""Iterate until the weighted mean log-likelihood gains no more than ``tolerance``.
 
     .. math:: \ell = \sum_i w_i \log \sum_c \pi_c N(x_i;\, \mu_c, \Sigma_c), \qquad \sum_i w_i = 1
 
-    A restart that has converged is left alone while others go on.
+    Args:
+        rows: Points.
+        weights: Weights of the points, which sum to one.
+        shape: Form of the covariances.
+        state: Initial parameters of all restarts; a restart that has converged stays as it is.
+        floor: Smallest variance of a component in any direction.
+        tolerance: Smallest gain with which a restart continues.
+        max_iterations: Most iterations.
     """
     count = len(state.means)
     active, value = torch.arange(count), torch.full((count,), -torch.inf, dtype=torch.float64)
@@ -60,7 +80,7 @@ def climb(
     history = []
     for step in range(max_iterations + 1):
         current = state.at(active)
-        log_share, density = expect(rows, shape, current)
+        log_share, density = _e_step(rows, shape, current)
         last, value[active] = value[active], density @ weights
         history.append(value.clone())
         steps[active] = step
@@ -69,12 +89,12 @@ def climb(
         if step == max_iterations or not bool(more.any()):
             break
         active = active[more]
-        state.put(active, maximize(rows, weights, shape, current.at(more), log_share[more], floor))
-    return Climb(state, torch.stack(history), steps, converged)
+        state.put(active, m_step(rows, weights, shape, current.at(more), log_share[more], floor))
+    return Run(state, torch.stack(history), steps, converged)
 
 
-def expect(rows: Tensor, shape: Shape, state: State) -> tuple[Tensor, Tensor]:
-    """The logarithms of each component's share in each point, and of the density there."""
+def _e_step(rows: Tensor, shape: Shape, state: State) -> tuple[Tensor, Tensor]:
+    """Compute the log responsibilities of the components and the log density at every point."""
     joint = shape.log_normal(rows, state.means, state.covariances).add_(
         state.log_weights[..., None]
     )
@@ -82,13 +102,13 @@ def expect(rows: Tensor, shape: Shape, state: State) -> tuple[Tensor, Tensor]:
     return joint.sub_(density.unsqueeze(-2)), density
 
 
-def maximize(
+def m_step(
     rows: Tensor, weights: Tensor, shape: Shape, state: State, log_share: Tensor, floor: float
 ) -> State:
-    """The mixture of highest expected likelihood under these shares, no covariance below the floor.
+    """Maximize the expected likelihood under these responsibilities and the floor.
 
-    Shares are normalized in log space, so a component may be as light as it likes. One that no
-    point belongs to stays where it was, with weight zero.
+    Responsibilities are normalized in log space, so a component may have any weight, however small.
+    A component without points keeps its mean and covariance, with weight zero.
     """
     log_mass = log_share + weights.log()
     total = log_mass.logsumexp(-1)

@@ -1,4 +1,4 @@
-"""A Gaussian mixture: its density, draws from it, and draws from what a domain leaves of it."""
+"""A Gaussian mixture: its density, samples from it, and samples from it inside a domain."""
 
 import dataclasses
 import math
@@ -15,12 +15,17 @@ from mindgap.ops.rejection import LIMIT, Accepted, Contains, accept
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mixture:
-    r"""A density :math:`p(x) = \sum_c \pi_c N(x;\, \mu_c, \Sigma_c)`, and how it was found if it was fitted.
+    r"""A Gaussian mixture with density :math:`p(x) = \sum_c \pi_c N(x;\, \mu_c, \Sigma_c)`.
 
-    ``weights`` (components), ``means`` (components, dimension) and ``covariances`` (components,
-    dimension, dimension) describe it. After a fit ``history`` is the weighted mean log-likelihood
-    before each step and after the last, ``floor`` the least standard deviation in units of each
-    feature's, ``size`` the effective number of points.
+    Attributes:
+        weights: π, (components).
+        means: μ, (components, dimension).
+        covariances: Σ, (components, dimension, dimension).
+        covariance: ``"full"`` or ``"diagonal"``.
+        history: Weighted mean log-likelihood before each iteration of the fit and after the last.
+        converged: Whether the fit converged.
+        floor: Smallest standard deviation, in units of each feature's.
+        size: Effective number of points of the fit.
 
     >>> Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1, 1)).log_density([[0.0]]).exp()
     tensor([0.3989], dtype=torch.float64)
@@ -46,71 +51,73 @@ class Mixture:
         ):
             raise InputError(
                 "weights, means and covariances must have shapes (components), (components, "
-                "dimension) and "
-                f"(components, dimension, dimension), got {tuple(self.weights.shape)}, "
-                f"{tuple(self.means.shape)} and "
+                "dimension) and (components, dimension, dimension), got "
+                f"{tuple(self.weights.shape)}, {tuple(self.means.shape)} and "
                 f"{tuple(self.covariances.shape)}. Reshape them."
             )
         if not bool((self.weights >= 0).all()) or abs(float(self.weights.sum()) - 1) > 1e-6:
             raise InputError(
-                f"weights must be shares that sum to 1, got {self.weights.tolist()}. Divide by "
-                "their sum."
+                "weights must be numbers of at least 0 that sum to 1, got "
+                f"{self.weights.tolist()}. Divide by their sum."
             )
 
     @property
     def components(self) -> int:
-        """How many Gaussians there are."""
+        """Number of Gaussians."""
         return self.means.shape[0]
 
     @property
     def dimension(self) -> int:
-        """How many features a point has."""
+        """Number of features."""
         return self.means.shape[1]
 
     @property
     def iterations(self) -> int:
-        """How many steps the fit took."""
+        """Number of iterations of the fit."""
         return max(0, len(self.history) - 1)
 
     @property
     def log_likelihood(self) -> float:
-        """The weighted mean of the log-density at the points it was fitted to."""
+        """Weighted mean of the log density at the points of the fit."""
         return self.history[-1] if self.history else math.nan
 
     @property
     def parameters(self) -> int:
-        """How many free numbers describe it."""
+        """Number of free parameters."""
         each = self.dimension + SHAPES[self.covariance].parameters(self.dimension)
         return self.components * each + self.components - 1
 
     @property
     def bic(self) -> float:
-        r"""Schwarz's criterion, lower is better: :math:`p \log n - 2 n \ell` with n the effective number of points."""
+        r"""Bayesian information criterion :math:`p \log n - 2 n \ell`; lower is better."""
         return self.parameters * math.log(self.size) - 2 * self.size * self.log_likelihood
 
     def log_density(self, points: Any) -> Tensor:
-        """The logarithm of the density at every point."""
+        """Compute the log density at every point."""
         rows = as_rows(points, dimension=self.dimension)
         parts = SHAPES["full"].log_normal(rows, self.means, self.covariances)
         return (parts + self.weights.log()[:, None]).logsumexp(0)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Independent draws, ``(count, dimension)``."""
+        """Draw independent samples, ``(count, dimension)``."""
         integer("count", count, 1)
         owner = torch.multinomial(self.weights, count, replacement=True, generator=generator)
         points = torch.randn(count, self.dimension, dtype=torch.float64, generator=generator)
         for component, factor in enumerate(torch.linalg.cholesky(self.covariances)):
-            mine = owner == component
-            points[mine] = self.means[component] + points[mine] @ factor.mT
+            own = owner == component
+            points[own] = self.means[component] + points[own] @ factor.mT
         return points
 
     def sample_inside(
         self, count: int, contains: Contains, generator: torch.Generator, *, limit: int = LIMIT
     ) -> Accepted:
-        """Independent draws from the mixture cut off outside a domain, by rejection, and the share that lay inside.
+        """Draw independent samples from the mixture truncated to a domain, by rejection.
 
-        ``contains`` maps points to truth values. After ``limit`` draws, or ten times ``count`` if
-        that is more, an error says how few lay inside.
+        Args:
+            count: Number of samples.
+            contains: Maps points (n, dimension) to n truth values.
+            generator: Source of the draws.
+            limit: Proposals after which an error is raised, at least ten times ``count``.
 
         >>> mixture = Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1, 1))
         >>> found = mixture.sample_inside(
@@ -119,7 +126,8 @@ class Mixture:
         >>> bool(found.points.min() > 0), round(found.acceptance, 1)
         (True, 0.5)
         """
-        integer("count", count, 1), integer("limit", limit, 1)
+        integer("count", count, 1)
+        integer("limit", limit, 1)
         advice = "Fit the mixture to points inside the domain, lower its floor, or raise limit."
         return accept(
             lambda size: self.sample(size, generator), contains, count, limit=limit, advice=advice

@@ -1,4 +1,4 @@
-"""Points for a mixture: checked, equal ones joined, in units of their spread, and how far apart they lie."""
+"""Points for a mixture: checked, merged if equal and standardized; and their spacing."""
 
 from typing import Any, NamedTuple
 
@@ -7,14 +7,19 @@ from torch import Tensor
 
 from mindgap.core import InputError
 
-QUERIES = 1024
-BLOCK = 2**24  # numbers of a block of distances or differences
+QUERIES = 1024  # points whose nearest other point is searched
+BLOCK = 2**24  # entries of a block of distances
 
 
 class Design(NamedTuple):
-    """Different points in standard deviations of each feature, with weights that sum to one.
+    """Distinct points, standardized, with weights that sum to one.
 
-    ``size`` is Kish's effective number of the rows as they came, :math:`(\\sum w)^2 / \\sum w^2`.
+    Attributes:
+        rows: Points in standard deviations of each feature.
+        weights: Weights.
+        center: Mean of each feature.
+        scale: Standard deviation of each feature.
+        size: Kish's effective number of the original rows, (Σw)² / Σw².
     """
 
     rows: Tensor
@@ -25,13 +30,18 @@ class Design(NamedTuple):
 
     @property
     def weighted(self) -> tuple[Tensor, Tensor]:
-        """The points of positive weight, which alone have a likelihood, and their weights."""
+        """The points of positive weight, which alone enter the likelihood, and their weights."""
         positive = self.weights > 0
         return self.rows[positive], self.weights[positive]
 
 
 def as_rows(points: Any, name: str = "points", dimension: int | None = None) -> Tensor:
-    """A table of finite numbers in double precision, one row per point.
+    """Convert points to a table of finite numbers in double precision, one row per point.
+
+    Args:
+        points: Anything that holds numbers.
+        name: The argument's name, for the message.
+        dimension: Number of features that is required, if known.
 
     >>> as_rows([[1, 2]]).dtype
     torch.float64
@@ -51,7 +61,7 @@ def as_rows(points: Any, name: str = "points", dimension: int | None = None) -> 
 
 
 def as_numbers(values: Any, name: str) -> Tensor:
-    """A tensor in double precision from whatever holds numbers."""
+    """Convert anything that holds numbers to a tensor in double precision."""
     try:
         return torch.as_tensor(values, dtype=torch.float64).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -61,11 +71,17 @@ def as_numbers(values: Any, name: str) -> Tensor:
 
 
 def design(points: Any, weights: Any = None) -> Design:
-    """Join equal points, adding up their weights, and measure each feature in its standard deviation.
+    """Merge equal points, adding their weights, and standardize each feature.
 
-    A point repeated three times and a point of weight three are therefore the same. The unit is the
-    standard deviation of the different points, whatever they weigh: it belongs to the layout of the
-    points.
+    A point repeated three times therefore equals a point of weight three. The standard deviation is
+    that of the distinct points without weights, so that it depends on their positions only.
+
+    Args:
+        points: One row per point.
+        weights: One number of at least 0 per point; all ones if None.
+
+    >>> design([[0.0], [2.0], [2.0]]).weights
+    tensor([0.3333, 0.6667], dtype=torch.float64)
     """
     table = as_rows(points) + 0.0  # minus zero is zero
     weight = _weights(weights, len(table))
@@ -92,31 +108,32 @@ def _weights(weights: Any, count: int) -> Tensor:
     if not bool((values.isfinite() & (values >= 0)).all()):
         raise InputError(
             f"weights must be finite numbers of at least 0, got {float(values.min()):g} to "
-            f"{float(values.max()):g}. "
-            "Clip them or remove these points."
+            f"{float(values.max()):g}. Clip them or remove these points."
         )
     if not bool((values > 0).any()):
         raise InputError(
-            "weights must hold a number above 0, got zeros alone. Pass None to weigh all points "
-            "alike."
+            "weights must hold a number above 0, got only zeros. Pass None for equal weights."
         )
     return values / values.max()  # neither the sum nor a square may overflow
 
 
 def spacing(rows: Tensor, weights: Tensor) -> float:
-    """The weighted median of the distance from a point to the nearest other one.
+    """Compute the weighted median of the distance from a point to the nearest other one.
 
-    Of many points 1024 are asked, at equal steps of the cumulated weight, about all others. Points
-    of zero weight are asked nothing, but they are neighbors: a heavy point amid weightless ones is
-    not alone.
+    Of many points 1024 are taken, at equal steps of the cumulative weight. Points of weight zero
+    count as neighbors: a heavy point among weightless ones is not isolated.
+
+    Args:
+        rows: Distinct points.
+        weights: Their weights.
 
     >>> spacing(torch.tensor([[0.0], [1.0], [3.0], [10.0]]), torch.tensor([1.0, 1.0, 1.0, 0.1]))
     1.0
     """
     steps = (torch.arange(QUERIES, dtype=torch.float64) + 0.5) / QUERIES
     total = weights.double().cumsum(0)
-    asked, copies = torch.searchsorted(total, steps * total[-1]).unique(return_counts=True)
-    parts = [_nearest(rows[block], rows) for block in asked.split(max(1, BLOCK // len(rows)))]
+    queries, copies = torch.searchsorted(total, steps * total[-1]).unique(return_counts=True)
+    parts = [_nearest(rows[block], rows) for block in queries.split(max(1, BLOCK // len(rows)))]
     return float(torch.cat(parts).repeat_interleave(copies).median())
 
 

@@ -1,1 +1,1 @@
-"""Modules taken apart: flat parameters, the last layer and its features, rescaling of ReLU layers."""
+"""Parts of modules: norms of weights, the last layer and its features, rescaled layers."""

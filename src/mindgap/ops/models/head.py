@@ -1,4 +1,4 @@
-"""The head of a model: the linear layer that makes its output, found by watching one forward pass."""
+"""The head of a model: the linear layer that makes its output, found by a forward pass."""
 
 import contextlib
 import dataclasses
@@ -13,21 +13,24 @@ from mindgap.core import Batch, InputError, Subject, Which, evaluating
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
-    """One call of a linear layer: what entered and what came out."""
+class _Call:
+    """One call of a linear layer."""
 
     name: str
-    entered: Tensor
+    input: Tensor
     output: Tensor
 
 
 def find_head(subject: Subject, name: str = "") -> str:
-    """The dotted name of the last linear layer.
+    """Find the dotted name of the last linear layer.
 
-    It is the layer whose output is the model's output; where none is (a softmax follows, one token
-    is picked), the linear layer that is called last. ``name`` is the user's own choice, which is
-    checked only. One sample is passed through the model in evaluation mode; nothing of the model is
-    changed.
+    It is the layer whose output is the model's output. If there is none (a softmax follows, or one
+    token is selected), it is the linear layer that is called last. Two samples pass through the
+    model in evaluation mode; the model is not changed.
+
+    Args:
+        subject: Model and data.
+        name: The user's own choice, which is only checked.
 
     >>> from mindgap.nets import LeNet5
     >>> find_head(
@@ -43,22 +46,30 @@ def find_head(subject: Subject, name: str = "") -> str:
     if not calls:
         raise InputError(
             "The model must call a linear layer to have a head, got "
-            f"{type(subject.model).__name__} that calls none. "
-            "Name the layer with head='…' or end the model with nn.Linear."
+            f"{type(subject.model).__name__} that calls none. Name the layer with head='…' or end "
+            "the model with nn.Linear."
         )
     made = [call.name for call in calls if _same(call.output, output)]
     return made[-1] if made else calls[-1].name
 
 
 def layer_of(model: nn.Module, name: str) -> nn.Linear:
-    """The linear layer of this dotted name, whose weights belong to it alone and can be replaced."""
+    """Return the linear layer of this name; its weights must not be shared or computed.
+
+    Args:
+        model: The model.
+        name: Dotted name of the layer.
+
+    >>> layer_of(nn.Sequential(nn.ReLU(), nn.Linear(3, 2)), "1")
+    Linear(in_features=3, out_features=2, bias=True)
+    """
     layer = dict(model.named_modules()).get(name)
     if not isinstance(layer, nn.Linear):
         known = ", ".join(_linear_names(model)[-5:]) or "none"
         raise InputError(
             f"head must name a linear layer of the model, got {name!r}, which is "
-            f"{'no layer' if layer is None else type(layer).__name__}. The last linear layers "
-            f"are: {known}."
+            f"{'no layer' if layer is None else type(layer).__name__}. The last linear layers are: "
+            f"{known}."
         )
     if is_parametrized(layer) or not isinstance(layer._parameters.get("weight"), nn.Parameter):
         raise InputError(
@@ -79,17 +90,34 @@ def layer_of(model: nn.Module, name: str) -> nn.Linear:
 
 
 def head_features(subject: Subject, which: Which = "train", name: str = "") -> Tensor:
-    """What enters the head, a row a sample, in evaluation mode; computed once as long as the model stays the same.
+    """Compute the inputs of the head in evaluation mode, one row per sample.
 
-    Where the head sees several tokens of a sample and the model's output is that of one of them,
-    the row is that token's. The head must be called once a forward pass.
+    If the head sees several tokens of a sample and the model's output is that of one of them, the
+    row is that token's. The head must be called once per forward pass. The result is cached as long
+    as the model stays the same.
+
+    Args:
+        subject: Model and data.
+        which: The split.
+        name: Dotted name of the head; found by :func:`find_head` if empty.
+
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> data = (torch.zeros(5, 4), torch.tensor([0, 1, 0, 1, 0]))
+    >>> head_features(Subject(model, "cross_entropy", data)).shape
+    torch.Size([5, 3])
     """
     head = find_head(subject, name)
-    return subject._cached(("features of", head, which), lambda: _passed(subject, which, head))
+    return subject.cached(("features of", head, which), lambda: _passed(subject, which, head))
 
 
 def head_outputs(subject: Subject, features: Tensor, name: str) -> Tensor:
-    """What the head makes of its features."""
+    """Compute the head's outputs from its features.
+
+    Args:
+        subject: The subject of the model.
+        features: Inputs of the head.
+        name: Dotted name of the head.
+    """
     with torch.no_grad():
         outputs: Tensor = layer_of(subject.model, name)(features)
     return outputs
@@ -102,19 +130,19 @@ def _passed(subject: Subject, which: Which, name: str) -> Tensor:
     )
 
 
-def _watched(subject: Subject, batch: Batch, names: list[str]) -> tuple[Tensor, list[Call]]:
+def _watched(subject: Subject, batch: Batch, names: list[str]) -> tuple[Tensor, list[_Call]]:
     with evaluating(subject.model), _hooked(subject.model, names) as calls:
         return subject._tried(batch.inputs).detach(), calls
 
 
 @contextlib.contextmanager
-def _hooked(model: nn.Module, names: list[str]) -> Iterator[list[Call]]:
-    calls: list[Call] = []
+def _hooked(model: nn.Module, names: list[str]) -> Iterator[list[_Call]]:
+    calls: list[_Call] = []
     layers = dict(model.named_modules())
 
     def watch(name: str) -> Any:
         return lambda _, inputs, output: calls.append(
-            Call(name, inputs[0].detach(), output.detach())
+            _Call(name, inputs[0].detach(), output.detach())
         )
 
     handles = [layers[name].register_forward_hook(watch(name)) for name in names]
@@ -125,13 +153,14 @@ def _hooked(model: nn.Module, names: list[str]) -> Iterator[list[Call]]:
             handle.remove()
 
 
-def _rows(output: Tensor, calls: list[Call], name: str) -> Tensor:
+def _rows(output: Tensor, calls: list[_Call], name: str) -> Tensor:
+    """Select each sample's input of the head: of several tokens, the one the model outputs."""
     if len(calls) != 1:
         raise InputError(
-            f"The head must be called once a forward pass, got {len(calls)} calls of {name!r}. "
+            f"The head must be called once per forward pass, got {len(calls)} calls of {name!r}. "
             "Name another layer."
         )
-    entered, made = calls[0].entered, calls[0].output
+    entered, made = calls[0].input, calls[0].output
     if entered.ndim == 2:
         return entered
     tokens = made.flatten(1, -2)
@@ -142,9 +171,8 @@ def _rows(output: Tensor, calls: list[Call], name: str) -> Tensor:
     )
     if picked is None or not torch.equal(picked.amin(1), torch.zeros_like(picked[:, 0])):
         raise InputError(
-            f"The head must make one output per sample, got {name!r} that takes inputs of shape "
-            f"{tuple(entered.shape)} "
-            "and whose output at no place is the model's. Name another layer."
+            f"The head must make one output per sample, got {name!r} with inputs of shape "
+            f"{tuple(entered.shape)}, none of whose outputs is the model's. Name another layer."
         )
     return entered.flatten(1, -2)[torch.arange(len(output)), picked.argmin(1)]
 

@@ -1,7 +1,4 @@
-"""Norms and differences of weights, by layer and in total, in double precision.
-
-One function over many slices of its arguments: in one pass where it can be, one by one where not.
-"""
+"""Norms and differences of weights, and functions mapped over many sets of weights."""
 
 import math
 import warnings
@@ -14,38 +11,65 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 
 def norms(weights: Mapping[str, Tensor]) -> dict[str, float]:
-    """The Euclidean norm of every tensor."""
+    """Compute the Euclidean norm of every tensor.
+
+    >>> norms({"weight": torch.tensor([[3.0, 4.0]])})
+    {'weight': 5.0}
+    """
     return {name: float(value.detach().double().norm()) for name, value in weights.items()}
 
 
 def total(parts: Mapping[str, float]) -> float:
-    """The Euclidean norm of the whole from those of its parts."""
+    """Combine the Euclidean norms of parts to that of the whole.
+
+    >>> total({"weight": 3.0, "bias": 4.0})
+    5.0
+    """
     return math.sqrt(math.fsum(value * value for value in parts.values()))
 
 
 def displacement(model: nn.Module, initial: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights minus initial weights."""
+    """Subtract the initial weights from a model's weights.
+
+    Args:
+        model: The trained model.
+        initial: Its weights before training, by name.
+
+    >>> model = nn.Linear(1, 1, bias=False)
+    >>> before = {name: value.clone() for name, value in model.state_dict().items()}
+    >>> _ = model.weight.data.add_(2)
+    >>> displacement(model, before)
+    {'weight': tensor([[2.]])}
+    """
     return {name: p.detach() - initial[name].to(p) for name, p in model.named_parameters()}
 
 
 def count(model: nn.Module) -> dict[str, int]:
-    """Number of weights by name; a tensor used twice counts once."""
+    """Count the weights by name; a tensor used twice counts once.
+
+    >>> count(nn.Linear(3, 2))
+    {'weight': 6, 'bias': 2}
+    """
     return {name: p.numel() for name, p in model.named_parameters()}
 
 
-def all_at_once(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """``function`` of the slices of ``arguments`` (tensors, or tuples and dicts of them) along their first dimension.
+def vmap_or_loop(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """Map a function over the first dimension of its arguments, by ``torch.vmap`` if possible.
 
-    A model whose control flow hangs on values, or that draws random numbers, cannot be run in one
-    pass.
+    A model whose control flow depends on values, or that draws random numbers, cannot be vmapped:
+    its slices are computed one by one.
 
-    >>> all_at_once(
+    Args:
+        function: Takes one slice of each argument.
+        *arguments: Tensors, or tuples and dicts of tensors, of equal length.
+
+    >>> vmap_or_loop(
     ...     lambda row, pair: row.sum() + pair["b"],
     ...     torch.ones(2, 3),
     ...     {"b": torch.tensor([1.0, 2.0])},
     ... ).tolist()
     [4.0, 5.0]
-    >>> all_at_once(
+    >>> vmap_or_loop(
     ...     lambda row: row * 2 if float(row) > 1 else row, torch.tensor([1.0, 2.0])
     ... ).tolist()
     [1.0, 4.0]
@@ -54,12 +78,11 @@ def all_at_once(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     if count > 1:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # an operation without a batching rule is slow, not wrong
+                # torch warns of operations without a batching rule; they are slow, not wrong.
+                warnings.simplefilter("ignore")
                 found: Tensor = torch.vmap(function)(*arguments)
                 return found
         except RuntimeError:
             pass
-    rows = [tree_map(lambda value, place=place: value[place], arguments) for place in range(count)]
+    rows = [tree_map(lambda value, i=i: value[i], arguments) for i in range(count)]
     return torch.stack([function(*row) for row in rows])

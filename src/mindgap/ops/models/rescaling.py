@@ -1,4 +1,4 @@
-"""Dinh's rescaling of ReLU networks: other weights, the same function."""
+"""Dinh's rescaling of ReLU networks: different weights, the same function."""
 
 import copy
 from itertools import pairwise
@@ -6,7 +6,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from mindgap.core import InputError, integer
+from mindgap.core import InputError, implements, integer
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 HOMOGENEOUS = (
@@ -16,12 +16,22 @@ HOMOGENEOUS = (
 )  # f(αx) = αf(x) for every α > 0  # fmt: skip
 
 
-def rescaled(model: nn.Module, factor: float, *, place: int = 0) -> nn.Module:
-    """A copy whose layer number ``place`` is ``factor`` times larger and the next one as much smaller.
+@implements("P8", cites=("dinh2017sharp",))
+def rescaled(model: nn.Module, factor: float, *, layer: int = 0) -> nn.Module:
+    r"""Copy a model with one layer ``factor`` times larger and the next as much smaller.
 
-    Layers (linear or convolution) are counted along the chain that the model runs; between the two
-    there may only be what commutes with a positive factor (ReLU, pooling, dropout …). The function
-    stays the same but for rounding.
+    Formula: $W_{l+1} \mathrm{ReLU}(W_l x) = \frac{W_{l+1}}{\alpha} \mathrm{ReLU}(\alpha W_l x)$
+
+    Reading: The function stays the same up to rounding, but the Hessian's spectrum changes without
+    limit. A measure of sharpness that follows it says nothing about generalization.
+
+    Assumes: Between the two layers there are only modules that commute with a positive factor
+    (ReLU, pooling, dropout …).
+
+    Args:
+        model: The model, which is, or holds, an ``nn.Sequential``.
+        factor: α, above 0.
+        layer: Index of the first of the two layers, among the pairs that can be rescaled.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     >>> other = rescaled(model, 8.0)
@@ -32,14 +42,13 @@ def rescaled(model: nn.Module, factor: float, *, place: int = 0) -> nn.Module:
     if not 0 < factor < float("inf"):
         raise InputError(f"factor must be a finite number above 0, got {factor}. Pass, say, 10.")
     other = copy.deepcopy(model)
-    pairs = rescalable(other)
+    pairs = _rescalable(other)
     if not pairs:
         raise InputError(
-            "Rescaling needs two layers with ReLU or pooling between them, got none in a chain of "
-            "modules. Pass a "
-            "model that is, or holds, an nn.Sequential of them."
+            "Rescaling needs two layers with ReLU or pooling between them in a chain of modules, "
+            "got none. Pass a model that is, or holds, an nn.Sequential of them."
         )
-    first, second = pairs[integer("place", place, 0, len(pairs) - 1, "the last pair of layers")]
+    first, second = pairs[integer("layer", layer, 0, len(pairs) - 1, "the last pair of layers")]
     with torch.no_grad():
         for part in first.parameters(recurse=False):
             part.mul_(factor)
@@ -47,8 +56,8 @@ def rescaled(model: nn.Module, factor: float, *, place: int = 0) -> nn.Module:
     return other
 
 
-def rescalable(model: nn.Module) -> list[tuple[nn.Module, nn.Module]]:
-    """Neighboring layers of every chain with only positively homogeneous modules between them."""
+def _rescalable(model: nn.Module) -> list[tuple[nn.Module, nn.Module]]:
+    """Find consecutive layers with only positively homogeneous modules between them."""
     found = []
     for chain in _chains(model):
         layers = [number for number, module in enumerate(chain) if isinstance(module, LAYERS)]
@@ -61,19 +70,19 @@ def rescalable(model: nn.Module) -> list[tuple[nn.Module, nn.Module]]:
 
 
 def _chains(model: nn.Module) -> list[list[nn.Module]]:
-    """Runs of modules that are called one after the other; only nn.Sequential promises that."""
+    """Find modules that are called one after the other; only nn.Sequential promises that."""
     if _plain(model):
         return _sequences(_opened(model))
     return [chain for child in model.children() for chain in _chains(child)]
 
 
 def _plain(model: nn.Module) -> bool:
-    """Whether the model calls its members one after the other: a subclass may do something else with them."""
+    """Check for an nn.Sequential with its own forward, which a subclass may have changed."""
     return isinstance(model, nn.Sequential) and type(model).forward is nn.Sequential.forward
 
 
 def _opened(model: nn.Module) -> list[nn.Module]:
-    """The members, those of members that are chains themselves in their place."""
+    """List the members; a member that is a chain itself is replaced by its members."""
     return [
         part
         for child in model.children()

@@ -1,8 +1,8 @@
-"""Exact nearest neighbors with ties, for millions of distances.
+"""Exact nearest neighbors, ties included, for large tables.
 
-Read ``search`` first: it chooses a method and turns lists of points into lists of samples.
-``points`` merges equal samples and defines the arithmetic, ``source`` streams rows, ``scores``
-holds the rounding bounds that make a candidate list certain, ``exact`` scans blocks of a matrix
-product and skips those that ``partition`` proves too far, and ``backends`` hold the k-d tree (few
-dimensions) and the inverted file (approximate, millions of rows).
+Reading order: ``search`` chooses a method and turns lists of points into lists of samples.
+``source`` reads features and labels. ``points`` merges equal samples and defines distances and
+ties. ``scores`` holds the rounding bounds that prove a list of candidates complete. ``exact`` scans
+blocks of a matrix product and skips the cells that ``partition`` proves too far. ``backends`` holds
+the k-d tree (few dimensions) and the inverted file (approximate, for millions of rows).
 """

@@ -1,7 +1,7 @@
-"""Exact neighbors in few dimensions by a k-d tree, with the same certificate and the same ties.
+"""Searches by other packages: a k-d tree (few dimensions), an inverted file (many points).
 
-Approximate neighbors of very many points by an inverted file, with a recall that is measured, not
-hoped for.
+Both only propose candidates. Distances and ties are computed as in the exact search; the tree also
+gives the same proof, while the recall of the inverted file is measured.
 """
 
 import importlib.util
@@ -16,23 +16,29 @@ from mindgap.ops.neighbors.exact import exact_blocks
 from mindgap.ops.neighbors.points import BLOCK, UNIT, Points, rows_of
 from mindgap.ops.neighbors.scores import Near, joined, kept, kth_square
 
-TRIES = 3
+TRIES = 3  # queries of the tree, each for four times as many candidates
+QUERIES = 4096  # rows that the index is asked for at once
+SAMPLE = 1024  # points whose exact neighbors the recall is measured on
 
 
 def tree_installed() -> bool:
-    """Whether there is a package that plants trees."""
+    """Check whether scipy, which has the tree, is installed."""
     return importlib.util.find_spec("scipy") is not None
 
 
 def tree_blocks(points: Points, rows: Tensor, k: int, memory: int) -> Iterator[Near]:
-    """The neighbors of ``rows``; a row whose ties run beyond its candidates asks for more, then goes elsewhere."""
-    place = points.centered(points.rows).numpy()
-    tree = require("scipy.spatial", "neighbors").cKDTree(place)
+    """Yield the neighbors of ``rows``, block after block.
+
+    A row whose ties may extend beyond its candidates asks for more of them. After ``TRIES`` queries
+    the exact search takes over.
+    """
+    coordinates = points.centered(points.rows).numpy()
+    tree = require("scipy.spatial", "neighbors").cKDTree(coordinates)
     wide = min(k + max(4, k // 4), len(points))
     for _ in range(TRIES):
         left, size = [rows[:0]], max(1, memory // (16 * wide * points.rows.shape[1]))
         for block in rows.split(size) if len(rows) else ():
-            distance, index = tree.query(place[block.numpy()], k=range(1, wide + 1))
+            distance, index = tree.query(coordinates[block.numpy()], k=range(1, wide + 1))
             found, rest = _certified(
                 points, block, torch.from_numpy(distance), torch.from_numpy(index), k
             )
@@ -48,6 +54,9 @@ def _certified(
 ) -> tuple[Near, Tensor]:
     square = points.squares(rows, index)
     kth = kth_square(points, index, square, k)
+    # The tree works on centered rows, whose rounding moves a distance by up to ``rounded``. A row
+    # is proved only if the last candidate, made nearer by all that rounding may have added, still
+    # lies beyond the k-th distance and its ties.
     rounded = 8 * UNIT * points.reach
     nearest_left_out = distance[:, -1] * (1 - (len(points.center) + 8) * UNIT) - rounded
     sure = nearest_left_out > (kth + points.ties(kth)).sqrt() * (1 + 4 * UNIT)
@@ -56,21 +65,23 @@ def _certified(
     return kept(points, rows[sure], index[sure], square[sure], kth[sure]), rows[~sure]
 
 
-QUERIES = 4096
-SAMPLE = 1024  # points whose exact neighbors the recall is measured on
-
-
 def faiss_installed() -> bool:
-    """Whether there is a package that searches approximately."""
+    """Check whether faiss, which has the inverted file, is installed."""
     return importlib.util.find_spec("faiss") is not None
 
 
 class Approximate:
-    """An inverted file over the points, opened just so wide that a sample of rows finds the wanted recall.
+    """An inverted file that probes as many lists as the wanted recall needs.
 
-    Candidates come from the index; their distances, order and ties are then exact as everywhere.
-    The recall is the share of the exact neighbors (ties included) that is found, over ``SAMPLE``
-    random points.
+    Candidates come from the index; their distances, order and ties are exact. ``recall`` is the
+    share of the exact neighbors (ties included) that is found for ``SAMPLE`` random points.
+
+    Args:
+        points: The points to search.
+        k: Number of neighbors, the point itself included.
+        memory: Bytes that a block of exact distances may take.
+        recall: Share of the true neighbors to reach; the number of probes doubles until it does.
+        seed: Seed of the index and of the sample.
     """
 
     def __init__(self, points: Points, k: int, memory: int, recall: float, seed: int) -> None:
@@ -86,7 +97,7 @@ class Approximate:
             self.index.nprobe = min(2 * self.index.nprobe, self.index.nlist)
 
     def search(self, rows: Tensor) -> Iterator[Near]:
-        """The neighbors of ``rows`` among the candidates of the index; exact for rows that it gives too few."""
+        """Yield the neighbors of ``rows``; rows with too few candidates are searched exactly."""
         wide = min(self.k + max(4, self.k // 4), len(self.points))
         _, found = self.index.search(
             self.points.centered(self.points.rows[rows]).float().numpy(), wide
@@ -100,7 +111,7 @@ class Approximate:
             yield from exact_blocks(self.points, rows[~full], self.k, self.memory)
 
     def blocks(self, rows: Tensor) -> Iterator[Near]:
-        """The neighbors of ``rows``, block after block."""
+        """Yield the neighbors of ``rows``, block after block."""
         for block in rows.split(QUERIES):
             yield from self.search(block)
 
@@ -120,7 +131,7 @@ def _index(points: Points, seed: int) -> Any:
 
 
 def _recall(found: Near, truth: Near) -> float:
-    """The share of the true pairs (row, point) that were found."""
+    """Compute the share of the true pairs (row, point) that were found."""
     size = int(truth.index.max()) + int(found.index.max()) + 1
     pairs = [rows_of(near.start) * size + near.index for near in (found, truth)]
     return float(torch.isin(pairs[1], pairs[0]).double().mean())

@@ -1,4 +1,4 @@
-"""A partition of the points into cells around centers, with bounds on how near a cell can come to a query."""
+"""A partition of the points into cells, with lower bounds on their distance to a query."""
 
 import torch
 from torch import Tensor
@@ -10,14 +10,16 @@ BLOCK = 4096
 
 
 class Partition:
-    r"""Cells of nearby points. No point y of cell B is nearer to a query q of cell A than the larger of
+    r"""Cells of nearby points around centers.
+
+    No point y of cell B is nearer to a query q of cell A than the larger of
 
     .. math:: \|q-c_B\| - \max_{y \in B} \|y-c_B\|, \qquad
               \frac{(\|q-c_B\|^2 - \|q-c_A\|^2) + \min_{y \in B} (\|y-c_A\|^2 - \|y-c_B\|^2)}{2 \|c_A-c_B\|}
 
     by the triangle inequality and by projection on the line through the two centers. The squares
-    come from products in double precision, widened by the bound of their rounding errors; the
-    distance of a pair then differs from that of the rows themselves by at most ``rounded``.
+    come from products in double precision and are widened by a bound on their rounding errors. The
+    distance of a centered pair differs from that of the rows themselves by at most ``rounded``.
     ``order`` lists the points cell by cell.
     """
 
@@ -40,7 +42,7 @@ class Partition:
         return len(self.center)
 
     def squares(self, rows: Tensor, cell: int) -> tuple[Tensor, Tensor]:
-        """Squared distances of centered rows to all centers, surely too small, and to one center, surely too large."""
+        """Bound the squared distances to all centers from below, and to one from above."""
         error = 4 * (rows.shape[1] + 8) * UNIT
         total = rows.square().sum(1, keepdim=True)
         low = torch.addmm((1 - error) * total, rows, self.center.T, alpha=-2).add_(
@@ -50,8 +52,16 @@ class Partition:
         return low, high
 
     def open_cells(self, rows: Tensor, cell: int, distance: Tensor) -> Tensor:
-        """Which cells may hold a point up to ``distance`` from one of the centered ``rows``, which lie in ``cell``."""
+        """Find the cells that may hold a point within ``distance`` of some row.
+
+        Args:
+            rows: Centered queries, all in one cell.
+            cell: That cell.
+            distance: One distance per query.
+        """
         low, high = self.squares(rows, cell)
+        # A neighbor must never be pruned by rounding, so the distance grows by more than the sum,
+        # root and square below can lose.
         reach = (distance + self.rounded)[:, None] * (1 + 1e-12)
         near = low - high <= 2 * self.apart[cell] * reach - self.margin[:, cell]
         near &= low <= (self.radius + reach).square_()
@@ -71,7 +81,7 @@ class Partition:
 
 
 def _centers(points: Points, count: int, seed: int) -> Tensor:
-    """Lloyd's k-means on a sample, in single precision: any centers are valid, good ones exclude more."""
+    """Run k-means on a sample in single precision: any centers are valid, good ones prune more."""
     generator = torch.Generator().manual_seed(seed)
     some = torch.randperm(len(points), generator=generator)[: 24 * count]
     sample = points.centered(points.rows[some]).float()

@@ -1,4 +1,4 @@
-"""The k nearest neighbors of every sample, ties included: exact by default, whatever the scale of the features."""
+"""The k nearest neighbors of every sample, ties included, by the fastest method."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -10,25 +10,29 @@ from torch import Tensor
 from mindgap.core import InputError, Progress
 from mindgap.ops.neighbors import backends
 from mindgap.ops.neighbors.exact import exact_blocks
-from mindgap.ops.neighbors.points import Metric, Points, as_points, places, rows_of, starts
+from mindgap.ops.neighbors.points import Metric, Points, as_points, entries, rows_of, starts
 from mindgap.ops.neighbors.scores import Near, joined
 from mindgap.ops.neighbors.source import read
 
 Method = Literal["auto", "exact", "tree", "approximate"]
 METHODS = ("auto", "exact", "tree", "approximate")
 TREE_DIMENSION = 8  # measured: benchmarks/neighbors.py --switch
-APPROXIMATE_SIZE = (
-    1_000_000  # measured there too: exact search is as quick up to about so many points
-)
+APPROXIMATE_SIZE = 1_000_000  # measured there too: up to about here, exact search is as fast
 MEMORY = 2**28
 
 
 @dataclasses.dataclass(frozen=True)
 class Neighbors:
-    """The neighbors of each of n samples, itself among them, in lists laid end to end.
+    """The neighbors of each of n samples, the sample itself included, in lists laid end to end.
 
-    Sample i's neighbors are ``index[start[i]:start[i + 1]]``, nearest first. Every sample at the
-    k-th distance is listed, so a list may be longer than k. ``square`` holds squared distances.
+    Every sample at the k-th distance is listed, so a list may be longer than k.
+
+    Attributes:
+        start: The neighbors of sample i are the entries ``start[i]`` to ``start[i + 1]``.
+        index: Neighbors, nearest first.
+        square: Squared distances.
+        method: The method that found them.
+        recall: Share of the true neighbors that were found: 1 if exact, else measured on a sample.
     """
 
     start: Tensor
@@ -38,7 +42,7 @@ class Neighbors:
     recall: float
 
     def __getitem__(self, sample: int) -> Tensor:
-        """The neighbors of one sample."""
+        """Return the neighbors of one sample."""
         return self.index[self.start[sample] : self.start[sample + 1]]
 
 
@@ -52,12 +56,22 @@ def nearest(
     memory: int = MEMORY,
     progress: bool = False,
 ) -> Neighbors:
-    """The k nearest samples of every sample; k counts the sample itself, at distance zero.
+    """Find the k nearest samples of every sample.
 
-    Distances are those of double precision by direct differences, also when features are in single
+    Distances are direct differences in double precision, also if the features are in single
     precision, far from zero or of unequal scale. Distances that differ by no more than eight times
     their rounding error are equal. Equal rows have no precedence over each other: with k or more
     copies of a row, all copies are listed.
+
+    Args:
+        features: Array, tensor or memory map with one row per sample, or chunks of rows.
+        k: Number of neighbors, from 2 to n; the sample itself counts, at distance zero.
+        metric: ``"euclidean"`` or ``"cosine"``.
+        standardize: Divide every feature by its standard deviation.
+        method: ``"exact"`` (matrix products), ``"tree"`` (exact, for few dimensions),
+            ``"approximate"`` (for millions of samples) or ``"auto"``.
+        memory: Bytes that a block of distances may take.
+        progress: Show a progress bar.
 
     >>> found = nearest(torch.tensor([[0.0], [1.0], [3.0], [-1.0]]), k=2)
     >>> [found[i].tolist() for i in range(4)]
@@ -72,20 +86,34 @@ def nearest(
 
 
 def check_k(k: int, samples: int) -> None:
-    """Raise unless k can be served."""
+    """Raise unless there are at least two samples and k is from 2 to their number.
+
+    Args:
+        k: Number of neighbors, the sample itself included.
+        samples: Number of samples.
+    """
     if samples < 2:
         raise InputError(
             f"Neighbors need at least 2 samples, got {samples} sample. Pass more data."
         )
     if isinstance(k, bool) or not hasattr(k, "__index__") or not 2 <= k <= samples:
         raise InputError(
-            f"k must be an integer from 2 to {samples} (the number of samples), got {k!r}. Lower "
-            "k or pass more data."
+            f"k must be an integer from 2 to {samples} (the number of samples), got {k!r}. Lower k "
+            "or pass more data."
         )
 
 
 class Search:
-    """A chosen way to find the neighbors of some points, and the recall it is known to have."""
+    """A search for the neighbors of points by one method, with its recall.
+
+    Args:
+        points: The points to search.
+        k: Number of neighbors, the point itself included.
+        method: ``"exact"``, ``"tree"``, ``"approximate"`` or ``"auto"``.
+        memory: Bytes that a block of distances may take.
+        recall: Share of the true neighbors that an approximate search must find.
+        seed: Seed of an approximate index.
+    """
 
     def __init__(
         self,
@@ -109,7 +137,7 @@ class Search:
             self.recall = self.index.recall
 
     def blocks(self, rows: Tensor | None = None, progress: bool = False) -> Iterator[Near]:
-        """The neighbors of ``rows`` (or all points), block after block, in no particular order."""
+        """Yield the neighbors of ``rows`` (or all points) in blocks, in no particular order."""
         rows = torch.arange(len(self.points)) if rows is None else rows
         with Progress(len(rows), title="neighbors", unit="point", shown=progress) as bar:
             for near in self._blocks(rows):
@@ -124,7 +152,7 @@ class Search:
 
 
 def chosen(count: int, dimension: int) -> Method:
-    """The quickest method that is installed: a tree in few dimensions, an inverted file for millions of points.
+    """Choose the fastest installed method for so many points in so many dimensions.
 
     >>> chosen(50_000, 64)
     'exact'
@@ -135,16 +163,16 @@ def chosen(count: int, dimension: int) -> Method:
 
 
 def _of_samples(points: Points, near: Near, search: Search) -> Neighbors:
-    """Lists of points made lists of samples, in the order of the samples."""
+    """Turn lists of points into lists of samples, in the order of the samples."""
     owner = points.table.owner
-    pairs = places(near.start, owner)
+    pairs = entries(near.start, owner)
     row = rows_of(starts(near.start.diff()[owner]))
     copies = points.count[near.index[pairs]]
     row, square = (
         torch.repeat_interleave(row, copies),
         torch.repeat_interleave(near.square[pairs], copies),
     )
-    index = points.table.member[places(points.table.start, near.index[pairs])]
+    index = points.table.member[entries(points.table.start, near.index[pairs])]
     order = index.argsort()
     order = order[square[order].argsort(stable=True)]
     order = order[row[order].argsort(stable=True)]

@@ -1,4 +1,4 @@
-"""Where features and labels come from: arrays, tensors, memory maps, loaders, or chunks that are spooled to disk."""
+"""Read features and labels from arrays, memory maps, loaders or chunks."""
 
 import tempfile
 import warnings
@@ -17,12 +17,12 @@ from mindgap.ops.neighbors.points import BLOCK, disk_table
 Chunks = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
-class NotNumbersError(InputError, TypeError):
-    """Features are things that no number can be made of."""
+class _NotNumbersError(InputError, TypeError):
+    """Features cannot be converted to numbers."""
 
 
-def is_chunked(data: Any) -> bool:
-    """Whether data come as (X, y) chunks: a loader, a generator or list of pairs, or a function that returns one."""
+def _is_chunked(data: Any) -> bool:
+    """Check for (X, y) chunks: a loader, a list or generator of pairs, or a function."""
     if isinstance(data, DataLoader) or callable(data) or isinstance(data, Iterator):
         return True
     return isinstance(data, list | tuple) and bool(data) and isinstance(data[0], tuple | dict)
@@ -31,14 +31,19 @@ def is_chunked(data: Any) -> bool:
 def read(
     features: Any, labels: Any, needs_labels: bool = True
 ) -> tuple[Tensor, Tensor | None, bool]:
-    """A 2-D table of features, its labels, and whether the table lies on disk."""
-    if labels is None and is_chunked(features):
-        return spool(features() if callable(features) else features)
+    """Read a 2-D table of features and its labels, and say whether the table is on disk.
+
+    Args:
+        features: Array, tensor, memory map or sequence of rows; or (X, y) chunks.
+        labels: One entry per row; None if the chunks carry them.
+        needs_labels: Raise if there are no labels.
+    """
+    if labels is None and _is_chunked(features):
+        return _spool(features() if callable(features) else features)
     if labels is None and needs_labels:
         raise InputError(
             "y must be given unless X is a DataLoader or an iterable of (X, y) chunks, got None: "
-            "this requires y to be "
-            "passed, but the target y is None. Pass the labels."
+            "this requires y to be passed, but the target y is None. Pass the labels."
         )
     table = _table(features)
     target = None if labels is None else _labels(labels, len(table))
@@ -46,8 +51,8 @@ def read(
     return table, target, isinstance(features, np.memmap)
 
 
-def spool(chunks: Iterable[Any]) -> tuple[Tensor, Tensor, bool]:
-    """Write chunks of features to a nameless temporary file, so that they need not fit in memory; keep the labels."""
+def _spool(chunks: Iterable[Any]) -> tuple[Tensor, Tensor, bool]:
+    """Write the features to a nameless temporary file, so that they need not fit in memory."""
     labels: list[Tensor] = []
     width, kind = 0, np.dtype("float32")
     with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:
@@ -82,8 +87,8 @@ def _append(
         kind, width = array.dtype, array.shape[1]
     if array.shape[1] != width:
         raise InputError(
-            f"Every chunk must have {width} features as the first had, got {array.shape[1]}. "
-            "Check X."
+            f"Every chunk must have {width} features as the first had, got {array.shape[1]}. Check "
+            "X."
         )
     file.write(np.ascontiguousarray(array, dtype=kind).tobytes())
     return kind, width
@@ -106,19 +111,18 @@ def _table(features: Any) -> Tensor:
 
 
 def _mapped(array: np.memmap[Any, Any]) -> Tensor:
-    """A memory map as it stands, or, if it holds other numbers than floats, converted block by block to another."""
+    """Use a memory map of floats as it is; convert any other block by block to a new map."""
     if array.dtype in (np.float32, np.float64):
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", message="The given NumPy array is not writable"
-            )  # nor is it written to
+            # Nothing here writes to it.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             return torch.from_numpy(array)
     if array.ndim != 2:
         return as_tensor(_numbers(np.asarray(array)))
     kind = torch.float32 if array.dtype.itemsize <= 2 else torch.float64
     table = disk_table(array.shape[0], array.shape[1], kind)
-    for place in range(0, len(array), BLOCK):
-        table[place : place + BLOCK] = as_tensor(_numbers(np.array(array[place : place + BLOCK])))
+    for start in range(0, len(array), BLOCK):
+        table[start : start + BLOCK] = as_tensor(_numbers(np.array(array[start : start + BLOCK])))
     return table
 
 
@@ -132,7 +136,7 @@ def _numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         try:
             return array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise NotNumbersError(
+            raise _NotNumbersError(
                 f"X must hold numbers, got objects ({error}). Encode them as numbers."
             ) from error
     if array.dtype.kind not in "fiub":
@@ -153,8 +157,7 @@ def _labels(labels: Any, count: int) -> Tensor:
     if target.ndim == 0 or len(target) != count:
         raise InputError(
             f"X and y must have as many samples each, got {count} in X and "
-            f"{len(target) if target.ndim else 1} in y. "
-            "Check that they belong together."
+            f"{len(target) if target.ndim else 1} in y. Check that they belong together."
         )
     check_finite(target, "labels y")
     return target
@@ -173,14 +176,12 @@ def _check_table(table: Tensor) -> None:
     if table.ndim != 2:
         raise InputError(
             f"X must have 2 dimensions, samples by features, got {table.ndim}. Expected 2D array, "
-            "got another: Reshape "
-            "your data, e.g. X.reshape(len(X), -1)."
+            "got another: Reshape your data, e.g. X.reshape(len(X), -1)."
         )
     if table.shape[0] == 0 or table.shape[1] == 0:
         raise InputError(
             f"X must hold samples and features, got shape {tuple(table.shape)}: 0 feature(s) "
-            "(shape="
-            f"{tuple(table.shape)}) while a minimum of 1 is required. Pass more data."
+            f"(shape={tuple(table.shape)}) while a minimum of 1 is required. Pass more data."
         )
     for block in table.split(BLOCK):
         check_finite(block, "features X")

@@ -1,1 +1,1 @@
-"""PAC-Bayes: inverse kl and other bounds, Hessian-based posteriors, and draws of noisy weights."""
+"""PAC-Bayes bounds, noise fitted to the Hessian, stochastic classifiers and their errors."""

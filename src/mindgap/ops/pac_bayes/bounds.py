@@ -1,12 +1,8 @@
-r"""PAC-Bayes bounds as plain arithmetic: the risk of a random model from what its training error and its KL price say.
+r"""PAC-Bayes bounds on the risk of a stochastic classifier, and the divergences they need.
 
 A posterior over models may depend on the data, the prior may not. With probability :math:`1 -
-\delta` over n independent samples and a loss in [0, 1], every posterior at once has its expected
-risk below each of these. All take ``empirical`` (the expected training loss of the random model),
-``kl`` (posterior from prior), ``samples`` and ``delta``.
-
-Kullback–Leibler divergences of noise around a model's weights from a prior, in nats, in double
-precision.
+\delta` over n independent samples and a loss in [0, 1], the expected risk of every posterior at
+once is below each of these bounds. Divergences are in nats, in double precision.
 """
 
 import math
@@ -16,13 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, integer, kl_inverse, number
+from mindgap.core import InputError, implements, integer, kl_inverse, number
 
-LARGEST_STEEPNESS = 4.0  # beyond it Catoni's bound is far above the best for any training error that is worth a bound
+# Beyond it Catoni's bound is far above the best one for any training error that is worth a bound.
+LARGEST_INVERSE_TEMPERATURE = 4.0
 
 
 def check(empirical: float, kl: float, samples: int, delta: float) -> None:
-    """Raise one sentence for the first number that no PAC-Bayes bound can take."""
+    """Raise an error for the first number that no PAC-Bayes bound can take."""
     if not 0 <= empirical <= 1:
         raise InputError(
             f"empirical must be a number from 0 to 1, got {empirical}. Rescale the loss."
@@ -36,6 +33,7 @@ def check(empirical: float, kl: float, samples: int, delta: float) -> None:
         )
 
 
+@implements("P1", cites=("wang2018identifying", "seldin2012pac"))
 def hoeffding(
     empirical: float,
     kl: float,
@@ -45,11 +43,24 @@ def hoeffding(
     eta: float | None = None,
     sharp: bool = False,
 ) -> float:
-    r"""Theorem 1: :math:`\hat L + (KL + \ln(1/\delta))/\eta + \eta/2n`.
+    r"""Bound the risk of a stochastic classifier by Theorem 1, with a rate η or a grid of them.
 
-    ``eta`` must have been chosen before the data were seen; without it, the smallest over the grid of
-    :func:`hoeffding_grid`, all of whose members hold at once. Hoeffding's lemma for a loss in [0, 1] gives
-    :math:`\eta/8n`; the printed :math:`\eta/2n` is what a loss in [-1, 1] needs. ``sharp`` uses the former.
+    Formula: $\mathbb{E}_u L(w+u) \le \mathbb{E}_u \hat L(w+u) + \frac{\mathrm{KL} +
+    \ln(1/\delta)}{\eta} + \frac{\eta}{2n}$
+
+    Reading: The second term is the complexity of the posterior, the third the cost of η. Both are
+    balanced at η = √(2n (KL + ln 1/δ)).
+
+    Assumes: Independent samples, a loss in [0, 1], and a prior and η chosen before the data were
+    seen. Hoeffding's lemma gives η/8n for such a loss; the printed η/2n is what [-1, 1] needs.
+
+    Args:
+        empirical: Expected training loss of the stochastic classifier.
+        kl: Divergence of the posterior from the prior.
+        samples: Number n of samples.
+        delta: Probability with which the bound may fail.
+        eta: η; if None, the best of the grid of Appendix D, all of whose members hold at once.
+        sharp: Use η/8n.
 
     >>> round(hoeffding(0.1, 10.0, 1000, 0.05, eta=150.0), 6)
     0.261638
@@ -58,7 +69,7 @@ def hoeffding(
     divisor = 8 if sharp else 2
     if eta is None:
         return empirical + min(
-            _above(kl, samples, divisor, hoeffding_grid(delta, samples, sharp=sharp))
+            _above(kl, samples, divisor, _hoeffding_grid(delta, samples, sharp=sharp))
         )
     if not 0 < eta < math.inf:
         raise InputError(
@@ -67,114 +78,195 @@ def hoeffding(
     return empirical + (kl + math.log(1 / delta)) / eta + eta / (divisor * samples)
 
 
-def hoeffding_grid(
+def _hoeffding_grid(
     delta: float, samples: int, *, sharp: bool = False
 ) -> Iterator[tuple[float, float]]:
-    r"""Appendix D: the pairs :math:`\eta_j = e^j \sqrt{2 n \ln(1/\delta_j)}`, :math:`\delta_j = \delta 2^{-(j+1)}`.
+    r"""Yield the grid of Appendix D, pairs of η_j and ln(1/δ_j).
 
-    The grid has no end; :func:`hoeffding` leaves it where a larger step cannot pay any more.
-    ``sharp`` takes 8n for 2n.
+    .. math:: \eta_j = e^j \sqrt{2 n \ln(1/\delta_j)}, \qquad \delta_j = \delta 2^{-(j+1)}
 
-    >>> round(next(hoeffding_grid(0.05, 1000))[0], 1)
+    The grid has no end; :func:`hoeffding` stops where a larger η cannot be better.
+
+    Args:
+        delta: Probability δ that all members share.
+        samples: Number n of samples.
+        sharp: Use 8n for 2n.
+
+    >>> round(next(_hoeffding_grid(0.05, 1000))[0], 1)
     85.9
     """
-    place = 0
+    index = 0
     while True:
-        price = math.log(1 / delta) + (place + 1) * math.log(2)
-        yield math.exp(place) * math.sqrt((8 if sharp else 2) * samples * price), price
-        place += 1
+        log_inverse = math.log(1 / delta) + (index + 1) * math.log(2)
+        yield math.exp(index) * math.sqrt((8 if sharp else 2) * samples * log_inverse), log_inverse
+        index += 1
 
 
 def _above(
     kl: float, samples: int, divisor: int, grid: Iterator[tuple[float, float]]
 ) -> Iterator[float]:
     best = math.inf
-    for eta, price in grid:
+    for eta, log_inverse in grid:
         linear = eta / (divisor * samples)
-        if linear >= best:
+        if (
+            linear >= best
+        ):  # η grows along the grid, and with it the last term: no better one follows
             return
-        best = min(best, (kl + price) / eta + linear)
-        yield (kl + price) / eta + linear
+        best = min(best, (kl + log_inverse) / eta + linear)
+        yield (kl + log_inverse) / eta + linear
 
 
-def budget(kl: float, samples: int, delta: float) -> float:
-    r"""Maurer's price of one sample: :math:`(KL + \ln(2\sqrt n/\delta))/n`."""
+def complexity(kl: float, samples: int, delta: float) -> float:
+    """Compute the complexity term (KL + ln(2√n/δ))/n, with Maurer's constant."""
     return (kl + math.log(2 * math.sqrt(samples) / delta)) / samples
 
 
+@implements("P1", cites=("langford2005tutorial", "maurer2004note"))
 def small_kl(empirical: float, kl: float, samples: int, delta: float) -> float:
-    r"""Langford and Seeger, Maurer's constant: the largest p with :math:`\mathrm{kl}(\hat L \Vert p)` in the budget.
+    r"""Bound the risk of a stochastic classifier by inverting the binary KL divergence.
+
+    Formula: $\mathbb{E}_u L(w+u) \le \max\left\{ p : \mathrm{kl}\left( \mathbb{E}_u \hat L(w+u)
+    \,\Vert\, p \right) \le \frac{\mathrm{KL} + \ln(2\sqrt{n}/\delta)}{n} \right\}$
+
+    Reading: The tightest of the common PAC-Bayes bounds that need no parameter. McAllester's and
+    the quadratic bound are relaxations of it.
+
+    Assumes: Independent samples, a loss in [0, 1], a prior chosen before the data were seen.
+
+    Args:
+        empirical: Expected training loss of the stochastic classifier.
+        kl: Divergence of the posterior from the prior.
+        samples: Number n of samples.
+        delta: Probability with which the bound may fail.
 
     >>> round(small_kl(0.02, 500, 60_000, 0.05), 6)
     0.043924
     """
     check(empirical, kl, samples, delta)
-    return kl_inverse(empirical, budget(kl, samples, delta))
+    return kl_inverse(empirical, complexity(kl, samples, delta))
 
 
+@implements("P1", cites=("maurer2004note",))
 def mcallester(empirical: float, kl: float, samples: int, delta: float) -> float:
-    r""":math:`\hat L + \sqrt{(KL + \ln(2\sqrt n/\delta))/2n}`, which Pinsker's inequality makes of :func:`small_kl`.
+    r"""Bound the risk of a stochastic classifier by McAllester's bound.
+
+    Formula: $\mathbb{E}_u L(w+u) \le \mathbb{E}_u \hat L(w+u) + \sqrt{\frac{\mathrm{KL} +
+    \ln(2\sqrt{n}/\delta)}{2n}}$
+
+    Reading: Pinsker's relaxation of the kl bound. It is close to it at training errors near one
+    half, and far above it at small ones.
+
+    Assumes: Independent samples, a loss in [0, 1], a prior chosen before the data were seen.
+
+    Args:
+        empirical: Expected training loss of the stochastic classifier.
+        kl: Divergence of the posterior from the prior.
+        samples: Number n of samples.
+        delta: Probability with which the bound may fail.
 
     >>> mcallester(0.02, 500, 60_000, 0.05) > small_kl(0.02, 500, 60_000, 0.05)
     True
     """
     check(empirical, kl, samples, delta)
-    return empirical + math.sqrt(budget(kl, samples, delta) / 2)
+    return empirical + math.sqrt(complexity(kl, samples, delta) / 2)
 
 
+@implements("P1", cites=("rivasplata2019pac",))
 def quadratic(empirical: float, kl: float, samples: int, delta: float) -> float:
-    r""":math:`(\sqrt{\hat L + B} + \sqrt B)^2`, B half of Maurer's price: tighter than McAllester's at small risks.
+    r"""Bound the risk of a stochastic classifier by the PAC-Bayes quadratic bound.
 
-    >>> round(quadratic(0.0, 0.0, 100, 0.05), 6)  # four times the half price
-    0.119829
+    Formula: $\mathbb{E}_u L(w+u) \le \left( \sqrt{\mathbb{E}_u \hat L(w+u) + B} + \sqrt{B}
+    \right)^2, \quad B = \frac{\mathrm{KL} + \ln(2\sqrt{n}/\delta)}{2n}$
+
+    Reading: Tighter than McAllester's bound at risks below one quarter, and as easy to
+    differentiate.
+
+    Assumes: Independent samples, a loss in [0, 1], a prior chosen before the data were seen.
+
+    Args:
+        empirical: Expected training loss of the stochastic classifier.
+        kl: Divergence of the posterior from the prior.
+        samples: Number n of samples.
+        delta: Probability with which the bound may fail.
+
+    >>> quadratic(0.02, 500, 60_000, 0.05) < mcallester(0.02, 500, 60_000, 0.05)
+    True
     """
     check(empirical, kl, samples, delta)
-    half = budget(kl, samples, delta) / 2
+    half = complexity(kl, samples, delta) / 2
     return (math.sqrt(empirical + half) + math.sqrt(half)) ** 2
 
 
+@implements("P1", cites=("catoni2007pac",))
 def catoni(
-    empirical: float, kl: float, samples: int, delta: float, *, steepness: float | None = None
+    empirical: float,
+    kl: float,
+    samples: int,
+    delta: float,
+    *,
+    inverse_temperature: float | None = None,
 ) -> float:
-    r"""Catoni: :math:`(1 - \exp(-C \hat L - (KL + \ln(1/\delta))/n)) / (1 - e^{-C})`.
+    r"""Bound the risk of a stochastic classifier by Catoni's bound.
 
-    C, the ``steepness``, must have been chosen before the data were seen; without it, the smallest over the grid
-    :math:`C_j = 4 \cdot 2^{-j}` down to about :math:`1/\sqrt n`, whose members share ``delta`` equally.
+    Formula: $\mathbb{E}_u L(w+u) \le \frac{1}{1 - e^{-C}} \left( 1 - \exp\left( -C\, \mathbb{E}_u
+    \hat L(w+u) - \frac{\mathrm{KL} + \ln(1/\delta)}{n} \right) \right)$
+
+    Reading: With the best C it equals the kl inverse without its ln(2√n); but the best C is not
+    known before the data are seen, and a grid over C costs a part of δ.
+
+    Assumes: Independent samples, a loss in [0, 1], and a prior and C chosen before the data were
+    seen.
+
+    Args:
+        empirical: Expected training loss of the stochastic classifier.
+        kl: Divergence of the posterior from the prior.
+        samples: Number n of samples.
+        delta: Probability with which the bound may fail.
+        inverse_temperature: C; if None, the best of :func:`catoni_grid`, whose members share
+            ``delta`` equally.
 
     >>> round(catoni(0.02, 500, 60_000, 0.05), 4), round(small_kl(0.02, 500, 60_000, 0.05), 4)
     (0.0443, 0.0439)
     """
     check(empirical, kl, samples, delta)
-    if steepness is not None:
-        if not 0 < steepness < math.inf:
+    if inverse_temperature is not None:
+        if not 0 < inverse_temperature < math.inf:
             raise InputError(
-                f"steepness must be a finite number above 0, got {steepness}. Choose it before "
-                "the data."
+                f"inverse_temperature must be a finite number above 0, got {inverse_temperature}. "
+                "Choose it before the data are seen."
             )
-        return _catoni(empirical, (kl + math.log(1 / delta)) / samples, steepness)
+        term = (kl + math.log(1 / delta)) / samples
+        return _catoni(empirical, term, inverse_temperature)
     grid = catoni_grid(samples)
-    price = (kl + math.log(len(grid) / delta)) / samples
-    return min(_catoni(empirical, price, member) for member in grid)
+    term = (kl + math.log(len(grid) / delta)) / samples
+    return min(_catoni(empirical, term, member) for member in grid)
 
 
 def catoni_grid(samples: int) -> list[float]:
-    """Steepnesses from 4 down to about one over the root of the number of samples, each half of the one before.
+    r"""List inverse temperatures from 4 down to about :math:`1/\sqrt n`, each half of the last.
 
     >>> catoni_grid(4)
     [4.0, 2.0, 1.0, 0.5]
     """
     return [
-        LARGEST_STEEPNESS / 2**step
+        LARGEST_INVERSE_TEMPERATURE / 2**step
         for step in range(1 + math.ceil(math.log2(4 * math.sqrt(samples))))
     ]
 
 
-def _catoni(empirical: float, price: float, steepness: float) -> float:
-    return math.expm1(-steepness * empirical - price) / math.expm1(-steepness)
+def _catoni(empirical: float, term: float, inverse_temperature: float) -> float:
+    return math.expm1(-inverse_temperature * empirical - term) / math.expm1(-inverse_temperature)
 
 
 def monte_carlo(mean: float, draws: int, delta: float) -> float:
-    r"""Upper confidence limit of a mean in [0, 1] from N independent draws: kl inverse of :math:`\ln(2/\delta)/N`.
+    r"""Compute an upper confidence limit of a mean in [0, 1] from independent draws.
+
+    It is the kl inverse of :math:`\ln(2/\delta)/N`.
+
+    Args:
+        mean: Mean of the draws.
+        draws: Their number N.
+        delta: Probability with which the limit may fail.
 
     >>> round(monte_carlo(0.02, 1000, 0.01), 4)
     0.0379
@@ -184,22 +276,33 @@ def monte_carlo(mean: float, draws: int, delta: float) -> float:
 
 
 def gaussian_kl(mean: Any, scale: Any, prior_mean: Any, prior_scale: Any) -> float:
-    """KL of a diagonal Gaussian from another; scales are standard deviations.
+    """Compute the KL of one diagonal Gaussian from another.
+
+    Args:
+        mean: Means of the posterior, one per weight or one for all.
+        scale: Its standard deviations.
+        prior_mean: Means of the prior.
+        prior_scale: Its standard deviations.
 
     >>> gaussian_kl([1.0, 0.0], 0.5, 0.0, 0.5)
     2.0
     """
-    center, spread, start, width = _together(mean, scale, prior_mean, prior_scale)
+    center, spread, prior_center, prior_spread = _together(mean, scale, prior_mean, prior_scale)
     _positive("scale", spread)
-    _positive("prior_scale", width)
-    ratio = spread / width
-    return float(
-        (-ratio.log() + (ratio.square() + ((center - start) / width).square() - 1) / 2).sum()
-    )
+    _positive("prior_scale", prior_spread)
+    ratio, shift = spread / prior_spread, (center - prior_center) / prior_spread
+    return float((-ratio.log() + (ratio.square() + shift.square() - 1) / 2).sum())
 
 
 def uniform_kl(center: Any, scale: Any, limit: Any) -> float:
-    """KL of U(center - scale, center + scale) from U(-limit, limit): the sum of ln(limit / scale).
+    """Compute the KL of U(center - scale, center + scale) from U(-limit, limit).
+
+    It is the sum of ln(limit / scale).
+
+    Args:
+        center: Centers of the posterior, one per weight or one for all.
+        scale: Its half widths.
+        limit: Half widths of the prior, which must contain the posterior.
 
     >>> round(uniform_kl([0.5, -1.0], 0.5, 2.0), 6) == round(2 * math.log(4), 6)
     True
@@ -210,15 +313,17 @@ def uniform_kl(center: Any, scale: Any, limit: Any) -> float:
         worst = int((middle.abs() + spread - outer).argmax())
         raise InputError(
             "limit must contain the noise, |center| + scale <= limit, got "
-            f"{float(middle[worst].abs()):.6g} + "
-            f"{float(spread[worst]):.6g} > {float(outer[worst]):.6g} at weight {worst}. Raise "
-            "limit or lower scale."
+            f"{float(middle[worst].abs()):.6g} + {float(spread[worst]):.6g} > "
+            f"{float(outer[worst]):.6g} at weight {worst}. Raise limit or lower scale."
         )
     return float((outer / spread).log().sum())
 
 
 def truncated_kl_limit(kl: float) -> float:
-    """Inequality (12): the KL of a Gaussian truncated to an event of probability ½ or more, from that of the whole.
+    """Bound the KL of a Gaussian truncated to an event of probability ½ or more, by (12).
+
+    Args:
+        kl: KL of the whole Gaussian.
 
     >>> truncated_kl_limit(3.0)
     8.0
@@ -227,7 +332,13 @@ def truncated_kl_limit(kl: float) -> float:
 
 
 def truncated_gaussian_kl(mean: Any, scale: Any, radius: Any, prior_variance: float) -> float:
-    """KL of Gaussian noise truncated to |u| < radius around ``mean``, from N(0, prior_variance): exact.
+    """Compute the exact KL of a truncated Gaussian around ``mean`` from N(0, prior_variance).
+
+    Args:
+        mean: Means, one per weight or one for all.
+        scale: Standard deviations before the truncation.
+        radius: The noise is truncated to absolute values below it.
+        prior_variance: Variance of the prior.
 
     >>> whole = gaussian_kl(1.0, 0.5, 0.0, 2.0)
     >>> abs(truncated_gaussian_kl(1.0, 0.5, 50.0, 4.0) - whole) < 1e-12
@@ -245,7 +356,10 @@ def truncated_gaussian_kl(mean: Any, scale: Any, radius: Any, prior_variance: fl
 
 
 def truncation(reach: Tensor) -> tuple[Tensor, Tensor]:
-    """Mass of a standard Gaussian within ``reach`` of zero, and the share of the variance that the truncated one keeps.
+    """Compute what a standard Gaussian keeps when truncated to [-reach, reach].
+
+    Returns:
+        Its mass inside, and the variance of the truncated Gaussian.
 
     >>> [round(float(value), 6) for value in truncation(torch.tensor(1.0, dtype=torch.float64))]
     [0.682689, 0.291125]
@@ -261,8 +375,7 @@ def _together(*values: Any) -> tuple[Tensor, ...]:
     if len(lengths) > 1:
         raise InputError(
             "Means, scales and limits must have one entry per weight or one for all, got "
-            f"{sorted(lengths)} entries. "
-            "Give all of them for the same weights."
+            f"{sorted(lengths)} entries. Give all of them for the same weights."
         )
     return tuple(torch.broadcast_tensors(*tensors))
 

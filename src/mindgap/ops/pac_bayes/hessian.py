@@ -1,15 +1,12 @@
-r"""PAC-Bayes bounds for noise fitted to the curvature: Lemmas 3 and 5, and Theorem 2 with its constants.
+r"""PAC-Bayes bounds for noise fitted to the Hessian: Lemmas 3 and 5, and Theorem 2.
 
-The training loss must lie in [0, 1] and, within ``radius`` of the weights, be convex with a Hessian
-of Lipschitz constant ``lipschitz``; ``curvature`` is the Hessian's diagonal. Nothing here can check
-that from numbers: where it does not hold, what comes out is no bound.
+The training loss must lie in [0, 1] and, within ``radius`` of the weights, be convex with a
+Lipschitz Hessian. Numbers alone cannot show that; if it does not hold, the result is not a bound.
 
-The curvature that Theorem 2 asks for: of a cross entropy in [0, 1], exactly, with what can be
-proved about it.
-
-For a model that is linear in its weights the loss is convex where no sample meets the floor, and
-the third derivative of the softmax, a third central moment of a variable of range :math:`\sqrt2`,
-gives a Lipschitz constant of the Hessian.
+The second half computes the Hessian's diagonal of a cross entropy in [0, 1], and what can be proved
+about it. For a model that is linear in its weights this loss is convex as long as no probability
+falls to the floor. Its third derivative is a third central moment of a variable of range
+:math:`\sqrt2`, which gives a Lipschitz constant of the Hessian.
 """
 
 import copy
@@ -21,25 +18,42 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mindgap.core import InputError, Loss, Subject, evaluating, generator, integer, number
+from mindgap.core import (
+    InputError,
+    Loss,
+    Subject,
+    evaluating,
+    generator,
+    implements,
+    integer,
+    number,
+)
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.hessian_diagonal import exact
 from mindgap.ops.pac_bayes.bounds import check, uniform_kl
 from mindgap.ops.pac_bayes.noisy_errors import noisy_outputs, noisy_weights
 
-PUBLISHED = 1 + 1 / math.e  # holds, but by a sharper grid than Appendix D's; see theorem2
+PUBLISHED = 1 + 1 / math.e  # holds, but by a finer argument than Appendix D's; see theorem2
 PROVED = math.e + 1 / math.e
+THIRD = math.sqrt(2) ** 3 / (6 * math.sqrt(3))  # largest third central moment of range √2
 
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """The noise that a lemma chooses, its bound in closed form, and the same bound before it was simplified."""
+    """The noise that a lemma chooses, and its bound.
+
+    Attributes:
+        scales: Half width or standard deviation of the noise on each weight.
+        bound: The bound in closed form.
+        tight: The same bound before it was simplified.
+    """
 
     scales: Tensor
     bound: float
     tight: float
 
 
+@implements("P2", cites=("wang2018identifying",))
 def lemma3(
     empirical: float,
     weights: Any,
@@ -52,7 +66,31 @@ def lemma3(
     samples: int,
     delta: float,
 ) -> Fitted:
-    r"""Uniform noise: bound (8) and, with the same scales, (7). ``limit`` must be at least |weights| + radius.
+    r"""Bound the risk under uniform noise that is fitted to the Hessian: Lemma 3.
+
+    Formula: $\sigma_i = \min\left( \frac{1}{\sqrt{\eta (H_{ii}/3 + \rho \sqrt{m} \kappa_i / 9)}},
+    \kappa_i \right), \quad \mathbb{E}_u L(w+u) \le \hat L(w) + \frac{1}{\eta} \left( \frac{m}{2} +
+    \sum_i \ln \frac{\tau_i}{\sigma_i} + \ln \frac{1}{\delta} \right) + \frac{\eta}{2n}$
+
+    Reading: The noise is wide where the loss is flat, and wide noise has a small divergence from
+    the prior. The curvature enters through a logarithm only.
+
+    Assumes: Independent samples; a training loss in [0, 1] that is convex and has a Lipschitz
+    Hessian within the radius; η chosen before the data were seen.
+
+    Args:
+        empirical: Training loss at the weights.
+        weights: Weights w.
+        curvature: Diagonal H of the Hessian.
+        radius: Radius κ of the neighborhood, per weight.
+        limit: Half width τ of the prior, at least |weights| + radius.
+        lipschitz: Lipschitz constant ρ of the Hessian.
+        eta: η.
+        samples: Number n of samples.
+        delta: Probability with which the bound may fail.
+
+    Returns:
+        The scales σ, the bound (8) and the tighter (7) with the same scales.
 
     >>> flat, sharp = (
     ...     lemma3(
@@ -63,25 +101,36 @@ def lemma3(
     >>> [round(float(found.scales), 4) for found in (flat, sharp)], flat.tight < sharp.tight
     ([0.5, 0.0173], True)
     """
-    place, bend, reach, outer = vectors(weights, curvature, radius, limit)
-    check_local(empirical, bend, reach, lipschitz, eta, samples, delta)
-    uniform_kl(place, reach, outer)  # the neighborhood must lie inside the prior
-    scales = uniform_scales(bend, reach, lipschitz=lipschitz, eta=eta)
-    ratio, fixed = uniform_kl(place, scales, outer), math.log(1 / delta) / eta + eta / (2 * samples)
-    rise = float(
-        ((bend / 6 + lipschitz * math.sqrt(len(bend)) * reach / 18) * scales.square()).sum()
-    )
-    simple = (len(bend) / 2 + ratio) / eta
+    center, diagonal, reach, outer = vectors(weights, curvature, radius, limit)
+    check_local(empirical, diagonal, reach, lipschitz, eta, samples, delta)
+    uniform_kl(center, reach, outer)  # raises unless the neighborhood lies inside the prior
+    scales = uniform_scales(diagonal, reach, lipschitz=lipschitz, eta=eta)
+    ratio = uniform_kl(center, scales, outer)
+    fixed = math.log(1 / delta) / eta + eta / (2 * samples)
+    third = lipschitz * math.sqrt(len(diagonal)) * reach
+    rise = float(((diagonal / 6 + third / 18) * scales.square()).sum())
+    simple = (len(diagonal) / 2 + ratio) / eta
     return Fitted(scales, empirical + simple + fixed, empirical + rise + ratio / eta + fixed)
 
 
 def uniform_scales(curvature: Any, radius: Any, *, lipschitz: float, eta: float) -> Tensor:
-    r"""(9): :math:`\min((\eta (H_{ii}/3 + \rho \sqrt m \kappa_i/9))^{-1/2}, \kappa_i)`; Theorem 2 has η = √(mn)."""
-    bend, reach = vectors(curvature, radius)
-    stiffness = eta * (bend / 3 + lipschitz * math.sqrt(len(bend)) * reach / 9)
-    return torch.minimum(stiffness.rsqrt(), reach)
+    r"""Compute the half widths (9) of Lemma 3; Theorem 2 has η = √(mn).
+
+    Args:
+        curvature: Diagonal H of the Hessian.
+        radius: Radius κ of the neighborhood, per weight.
+        lipschitz: Lipschitz constant ρ of the Hessian.
+        eta: η.
+
+    >>> uniform_scales([0.0, 300.0], 1.0, lipschitz=0.0, eta=1.0).tolist()
+    [1.0, 0.1]
+    """
+    diagonal, reach = vectors(curvature, radius)
+    precision = eta * (diagonal / 3 + lipschitz * math.sqrt(len(diagonal)) * reach / 9)
+    return torch.minimum(precision.rsqrt(), reach)
 
 
+@implements("P3", cites=("wang2018identifying",))
 def theorem2(
     empirical: float,
     log_ratio: float,
@@ -91,51 +140,42 @@ def theorem2(
     *,
     by_its_proof: bool = False,
 ) -> float:
-    r"""Theorem 2 with the constants of Appendix D; ``log_ratio`` is :math:`\sum_i \ln(\tau_i/\tilde\sigma_i)`.
+    r"""Bound the risk under uniform noise fitted to the Hessian: Theorem 2 with its constants.
 
-    The printed factor 1 + 1/e does not follow from the printed grid: its step may lie e times below
-    the best, which costs e + 1/e (``by_its_proof``), and even the best step would cost 2. The
-    printed factor holds all the same, by the grid :math:`\eta_j = e^j \sqrt{8 n \ln(1/\delta_j)}`
-    and Hoeffding's lemma with its own constant 1/8: one of two neighboring steps is then within
-    cosh(½) of the best (δ up to 0.46 by hand, beyond by trying numbers).
+    Formula: $\mathbb{E}_u L(w+u) \le \hat L(w) + \frac{1}{2} \sqrt{\frac{m}{n}} + \left( 1 +
+    \frac{1}{e} \right) \sqrt{\frac{S + \ln\frac{1}{\delta} + \frac{\ln 2}{2} \left( 2 + \ln\left(
+    \frac{S}{\ln(1/\delta)} + 1 \right) \right)}{2n}}, \quad S = \sum_i \ln \frac{\tau_i}{\sigma_i}$
+
+    Reading: The curvature enters through a logarithm, the number of weights m through a root: below
+    one only with many more samples than weights.
+
+    Assumes: As Lemma 3, without a choice of η. The printed factor 1 + 1/e does not follow from the
+    printed grid: its η may be e times below the best, which costs e + 1/e. The factor holds
+    nevertheless, by the grid η_j = e^j √(8n ln(1/δ_j)) and Hoeffding's lemma with its own constant
+    1/8: one of two successive members is within cosh(½) of the best (proved for δ up to 0.46,
+    checked numerically beyond).
+
+    Args:
+        empirical: Training loss at the weights.
+        log_ratio: S, the divergence of the noise from the prior.
+        parameters: Number m of weights.
+        samples: Number n of samples.
+        delta: Probability with which the bound may fail.
+        by_its_proof: Use the factor e + 1/e of the printed proof.
 
     >>> round(theorem2(0.0, 10.0, 2, 10_000, 0.05), 6)
     0.043516
     """
     check(empirical, log_ratio, samples, delta)
     integer("parameters", parameters)
-    sure = math.log(1 / delta)
-    price = log_ratio + sure + math.log(2) / 2 * (2 + math.log(log_ratio / sure + 1))
+    log_inverse = math.log(1 / delta)
+    grid = math.log(2) / 2 * (2 + math.log(log_ratio / log_inverse + 1))
+    term = math.sqrt((log_ratio + log_inverse + grid) / (2 * samples))
     factor = PROVED if by_its_proof else PUBLISHED
-    return (
-        empirical + math.sqrt(parameters / samples) / 2 + factor * math.sqrt(price / (2 * samples))
-    )
+    return empirical + math.sqrt(parameters / samples) / 2 + factor * term
 
 
-def grid_place(kl: float, delta: float) -> int:
-    r"""Appendix D's :math:`j = \lfloor \frac12 \ln(KL/\ln(1/\delta_j) + 1) \rfloor`, which stands on both sides.
-
-    The right side falls as j grows, so at most one j solves it and for some KL none does; this is
-    the largest j that is not above its right side, which is the solution where there is one.
-
-    >>> grid_place(0.0, 0.05), grid_place(1000.0, 0.05)
-    (0, 2)
-    """
-    place = 0
-    while place + 1 <= _right_side(kl, delta, place + 1):
-        place += 1
-    return place
-
-
-def solves(kl: float, delta: float, place: int) -> bool:
-    """Whether Appendix D's equation for j holds at this place."""
-    return place == math.floor(_right_side(kl, delta, place))
-
-
-def _right_side(kl: float, delta: float, place: int) -> float:
-    return 0.5 * math.log(kl / (math.log(1 / delta) + (place + 1) * math.log(2)) + 1)
-
-
+@implements("P5", cites=("wang2018identifying",))
 def lemma5(
     empirical: float,
     largest_eigenvalue: float,
@@ -148,7 +188,26 @@ def lemma5(
     samples: int,
     delta: float,
 ) -> float:
-    r"""Any noise, also correlated, at a local optimum: :math:`\lambda_{max}` with E‖u‖² and E‖u‖³.
+    r"""Bound the risk under any noise, also correlated, at a local optimum: Lemma 5.
+
+    Formula: $\mathbb{E}_u L(w+u) \le \hat L(w) + \frac{\lambda_{max}}{2} \mathbb{E} \|u\|^2 +
+    \frac{\rho}{6} \mathbb{E} \|u\|^3 + \frac{\mathrm{KL} + \ln(1/\delta)}{\eta} + \frac{\eta}{2n}$
+
+    Reading: The sharpest direction alone counts, however the noise is distributed.
+
+    Assumes: Independent samples; a training loss in [0, 1] with zero gradient and a Lipschitz
+    Hessian wherever the noise reaches; η chosen before the data were seen.
+
+    Args:
+        empirical: Training loss at the weights.
+        largest_eigenvalue: Largest eigenvalue of the Hessian.
+        second_moment: E‖u‖² of the noise.
+        third_moment: E‖u‖³ of the noise.
+        kl: Divergence of the noise from the prior.
+        lipschitz: Lipschitz constant ρ of the Hessian.
+        eta: η.
+        samples: Number n of samples.
+        delta: Probability with which the bound may fail.
 
     >>> round(
     ...     lemma5(0.1, 2.0, 0.01, 0.001, 5.0, lipschitz=6.0, eta=100.0, samples=1000, delta=0.05),
@@ -166,7 +225,7 @@ def lemma5(
 
 
 def vectors(*values: Any) -> tuple[Tensor, ...]:
-    """Flat, of one length, in double precision."""
+    """Flatten and broadcast to one length, in double precision."""
     flat = [torch.as_tensor(value, dtype=torch.float64).flatten() for value in values]
     return tuple(torch.broadcast_tensors(*flat))
 
@@ -180,7 +239,7 @@ def check_local(
     samples: int,
     delta: float,
 ) -> None:
-    """Raise one sentence for the first number with which a lemma on the curvature does not apply."""
+    """Raise an error for the first number with which a lemma on the curvature does not apply."""
     check(empirical, 0.0, samples, delta)
     number("lipschitz", lipschitz)
     if not 0 < eta < math.inf:
@@ -190,44 +249,49 @@ def check_local(
     if bool((curvature < 0).any()) or not bool((radius > 0).all()):
         raise InputError(
             "curvature must be at least 0 (the loss is assumed convex) and radius above 0, got a "
-            "least curvature of "
-            f"{float(curvature.min()):.6g} and a least radius of {float(radius.min()):.6g}. The "
-            "lemma does not apply."
+            f"smallest curvature of {float(curvature.min()):.6g} and a smallest radius of "
+            f"{float(radius.min()):.6g}. The lemma does not apply."
         )
-
-
-THIRD = math.sqrt(2) ** 3 / (
-    6 * math.sqrt(3)
-)  # largest third central moment of softmax scores of norm one
 
 
 @dataclasses.dataclass(frozen=True)
 class Curvature:
-    """Mean training loss and diagonal of its Hessian at some weights, in double precision."""
+    """Mean training loss and the diagonal of its Hessian, in double precision."""
 
     loss: float
     diagonal: Tensor
 
 
 def bounded_cross_entropy(logits: Tensor, target: Tensor, floor: float) -> Tensor:
-    """Cross entropy with probabilities cut off at ``floor``, scaled to [0, 1]; one entry per sample.
+    """Compute the cross entropy with probabilities cut off at a floor, scaled to [0, 1].
+
+    Args:
+        logits: (samples, classes).
+        target: Class numbers.
+        floor: Smallest probability; the loss is 1 there.
 
     >>> bounded_cross_entropy(
     ...     torch.tensor([[0.0, 0.0], [99.0, 0.0]]), torch.tensor([0, 1]), 0.25
     ... ).tolist()
     [0.5, 1.0]
     """
-    chance = torch.log_softmax(logits, 1).gather(1, target[:, None]).squeeze(1)
-    return chance.clamp(min=math.log(floor)) / math.log(floor)
+    log_probability = torch.log_softmax(logits, 1).gather(1, target[:, None]).squeeze(1)
+    return log_probability.clamp(min=math.log(floor)) / math.log(floor)
 
 
 def flat_weights(model: nn.Module) -> Tensor:
-    """All weights in one row, in double precision."""
+    """Concatenate all weights to one vector, in double precision."""
     return torch.cat([p.detach().double().flatten() for p in model.parameters()])
 
 
 def curvature(subject: Subject, weights: Tensor, floor: float) -> Curvature:
-    """The bounded cross entropy of the training data at these weights, and every second derivative by one weight."""
+    """Compute the bounded cross entropy of the training data and its Hessian's diagonal.
+
+    Args:
+        subject: Model and data.
+        weights: Where to compute, as one vector.
+        floor: Probability at which the cross entropy is cut off.
+    """
     model = copy.deepcopy(subject.model).double().requires_grad_(requires_grad=True)
     bounded = Loss(
         "bounded cross entropy",
@@ -239,19 +303,29 @@ def curvature(subject: Subject, weights: Tensor, floor: float) -> Curvature:
 
 
 def estimated_lipschitz(subject: Subject, here: Curvature, radius: Tensor, floor: float) -> float:
-    """Largest change of the diagonal over the step that caused it, as the paper has it: an estimate, no bound.
+    """Estimate the Hessian's Lipschitz constant by the change of its diagonal over two steps.
 
-    The steps are two corners of the neighborhood, all weights larger or all smaller in size. A
-    random step, which the paper takes, divides by whatever entry of it is nearest to zero.
+    An estimate, not a bound. The steps go to two corners of the neighborhood, all weights larger or
+    all smaller in absolute value. The paper takes a random step, and divides by whichever entry of
+    it is nearest to zero.
+
+    Args:
+        subject: Model and data.
+        here: The curvature at the model's weights.
+        radius: Radius of the neighborhood, per weight.
+        floor: Probability at which the cross entropy is cut off.
     """
-    place = flat_weights(subject.model)
-    steps = [sign * torch.where(place < 0, -radius, radius) for sign in (1, -1)]
-    moved = [curvature(subject, place + step, floor).diagonal - here.diagonal for step in steps]
+    weights = flat_weights(subject.model)
+    steps = [sign * torch.where(weights < 0, -radius, radius) for sign in (1, -1)]
+    moved = [curvature(subject, weights + step, floor).diagonal - here.diagonal for step in steps]
     return float((torch.stack(moved).abs() / radius).max())
 
 
 def linear_layer(subject: Subject) -> nn.Linear | None:
-    """The layer that holds all weights, if the outputs are linear in them: tried at random weights."""
+    """Find the layer that holds all weights if the outputs are linear in them, else None.
+
+    Linearity is tested at random weights: no list of module types could say what ``forward`` does.
+    """
     model = subject.model
     layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if len(layers) != 1 or {id(p) for p in layers[0].parameters()} != {
@@ -272,14 +346,27 @@ def linear_layer(subject: Subject) -> nn.Linear | None:
 
 
 def proved_lipschitz(subject: Subject, layer: nn.Linear, floor: float) -> float:
-    """A Lipschitz constant of the Hessian of a linear model's bounded cross entropy, away from the floor."""
+    """Bound the Lipschitz constant of the Hessian of a linear model, away from the floor.
+
+    Args:
+        subject: Model and data.
+        layer: The layer that holds all weights.
+        floor: Probability at which the cross entropy is cut off.
+    """
     features = subject.features("train").double()
     norms = (features.square().sum(1) + (layer.bias is not None)).sqrt()
     return THIRD * float((norms**3).mean()) / math.log(1 / floor)
 
 
 def meets_floor(subject: Subject, layer: nn.Linear, radius: Tensor, floor: float) -> bool:
-    """Whether a sample's probability may fall to the floor within ``radius`` of the weights."""
+    """Check whether a probability may fall to the floor within ``radius`` of the weights.
+
+    Args:
+        subject: Model and data.
+        layer: The layer that holds all weights.
+        radius: Radius of the neighborhood, per weight.
+        floor: Probability at which the cross entropy is cut off.
+    """
     features, logits = subject.features("train").double().abs(), subject.outputs("train").double()
     reach = dict(
         zip(
@@ -287,8 +374,9 @@ def meets_floor(subject: Subject, layer: nn.Linear, radius: Tensor, floor: float
         )
     )
     swing = F.linear(features, reach["weight"].view_as(layer.weight), reach.get("bias")).amax(1)
-    chance = torch.log_softmax(logits, 1).gather(1, subject.targets("train")[:, None]).squeeze(1)
-    return bool((chance - 2 * swing <= math.log(floor)).any())
+    log_probability = torch.log_softmax(logits, 1).gather(1, subject.targets("train")[:, None])
+    # Within the radius the logit of the class may fall and all others rise, each by ``swing``.
+    return bool((log_probability.squeeze(1) - 2 * swing <= math.log(floor)).any())
 
 
 def _sizes(model: nn.Module) -> list[int]:

@@ -1,4 +1,4 @@
-"""The error rate of a model whose weights carry random noise, draw by draw; the model itself is not touched."""
+"""Error rates of a model with random noise on its weights; the model stays untouched."""
 
 import functools
 import math
@@ -21,10 +21,10 @@ from mindgap.core import (
     integer,
     typed,
 )
-from mindgap.ops.models.parameters import all_at_once
+from mindgap.ops.models.parameters import vmap_or_loop
 
 Kind = Literal["gaussian", "uniform"]
-AT_ONCE = 4_000_000  # weights, or four times the inputs, of all the noisy models that are evaluated together
+AT_ONCE = 4_000_000  # weights, or a quarter so many inputs, of all models evaluated together
 
 
 def perturbed_errors(
@@ -36,11 +36,21 @@ def perturbed_errors(
     kind: Kind = "gaussian",
     which: Which = "train",
 ) -> Tensor:
-    """The mean 0-1 error of the model with independent noise on all its weights, for each of ``draws``.
+    """Compute the 0-1 error of a model with independent noise on all its weights, draw by draw.
 
-    ``scale`` is the standard deviation of Gaussian noise or the half width of uniform noise. Noise
-    is drawn in double precision on the CPU, so every device and precision sees the same. Computed
-    once for a subject and its settings.
+    Noise is drawn in double precision on the CPU, so that every device and precision sees the same.
+    The result is cached with the subject.
+
+    Args:
+        subject: Model and data.
+        scale: Standard deviation of Gaussian noise, or half width of uniform noise.
+        draws: Number of draws of all weights.
+        seed: Seed of the noise.
+        kind: ``"gaussian"`` or ``"uniform"``.
+        which: The split whose error is computed.
+
+    Returns:
+        One error rate per draw.
 
     >>> subject = Subject(nn.Linear(2, 2), "cross_entropy", (torch.eye(2), torch.tensor([0, 1])))
     >>> perturbed_errors(subject, 0.1, draws=3).shape
@@ -48,7 +58,7 @@ def perturbed_errors(
     """
     if subject.task == "regression":
         raise InputError(
-            "Error rates need a classification, got a regression. Choose another quantity."
+            "Error rates need a classification, got a regression. Choose a measure of the loss."
         )
     if not 0 <= scale < math.inf:
         raise InputError(
@@ -57,7 +67,7 @@ def perturbed_errors(
     integer("draws", draws)
     choice("kind", kind, ("gaussian", "uniform"))
     key = ("perturbed errors", which, scale, draws, seed, kind)
-    return subject._cached(key, lambda: _rates(subject, scale, draws, generator(seed), kind, which))
+    return subject.cached(key, lambda: _rates(subject, scale, draws, generator(seed), kind, which))
 
 
 def _rates(
@@ -83,7 +93,19 @@ def _together(subject: Subject, which: Which) -> int:
 def noisy_weights(
     model: nn.Module, scale: float, draws: int, source: torch.Generator, kind: Kind = "gaussian"
 ) -> dict[str, Tensor]:
-    """The weights with fresh noise, by name; the first dimension counts the draws."""
+    """Draw noisy weights by name; the first dimension counts the draws.
+
+    Args:
+        model: The model whose weights get noise.
+        scale: Standard deviation, or half width.
+        draws: Number of draws.
+        source: Source of the noise.
+        kind: ``"gaussian"`` or ``"uniform"``.
+
+    >>> noise = noisy_weights(nn.Linear(2, 1), 0.1, 3, torch.Generator().manual_seed(0))
+    >>> {name: tuple(value.shape) for name, value in noise.items()}
+    {'weight': (3, 1, 2), 'bias': (3, 1)}
+    """
     fresh = torch.randn if kind == "gaussian" else torch.rand
     rows = torch.stack(
         [fresh(_size(model), generator=source, dtype=torch.float64) for _ in range(draws)]
@@ -95,17 +117,17 @@ def noisy_weights(
 
 
 def noisy_outputs(model: nn.Module, weights: dict[str, Tensor], inputs: Inputs) -> Tensor:
-    """The outputs for each set of weights: all at once where the model allows it, one by one where not."""
-    return all_at_once(functools.partial(_answer, model, inputs), weights)
+    """Compute the outputs for each set of weights, in one pass if the model can be vmapped."""
+    return vmap_or_loop(functools.partial(_outputs, model, inputs), weights)
 
 
-def _answer(model: nn.Module, inputs: Inputs, weights: dict[str, Tensor]) -> Tensor:
+def _outputs(model: nn.Module, inputs: Inputs, weights: dict[str, Tensor]) -> Tensor:
     noisy = lambda *given, **named: functional_call(model, weights, given, named)  # noqa: E731
     return call(cast("nn.Module", noisy), inputs, next(iter(model.parameters())))
 
 
 def _wrong(outputs: Tensor, truth: Tensor) -> Tensor:
-    """How many errors each draw makes; outputs (draws, samples, …), several labels count by their mean."""
+    """Count the errors of each draw; of several labels per sample the mean counts."""
     if not truth.is_floating_point():
         return (outputs.argmax(2) != truth).sum(1).double()
     misses = (outputs > 0) != align(outputs[0], truth).bool()

@@ -1,1 +1,1 @@
-"""Gradients at perturbed weights: the steps of PerturbedOPT, SAM and ASAM on flat blocks of weights."""
+"""Gradients at perturbed weights: the steps of PerturbedOPT, SAM and ASAM."""

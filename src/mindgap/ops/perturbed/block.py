@@ -1,10 +1,10 @@
-"""The flat buffers of PerturbedOPT: all weights of one kind and device as one long vector.
+"""The flat buffers of PerturbedOPT: all weights of one dtype and device as one long vector.
 
-The passes of PerturbedOPT compiled by numba, where it is installed: one loop for what takes torch a
-dozen.
-
-The functions below are plain Python, to be read and tested as such; ``kernels`` compiles them.
+If numba is installed, two compiled loops replace a dozen passes of torch. The loops are plain
+Python at the end of this file, to be read and tested as such.
 """
+
+from __future__ import annotations
 
 import functools
 import importlib
@@ -19,81 +19,36 @@ from torch.autograd.graph import increment_version
 
 from mindgap.ops.perturbed.noise import UniformNoise
 
-SMALLEST = 50_000  # weights; with fewer, the second that compiling takes is not earned back
+SMALLEST = 50_000  # weights; with fewer, the second that compiling takes does not pay off
 MOST_THREADS = 4  # torch runs its passes on all its threads, a compiled loop runs on one
-_RUN = 4096  # numbers that are summed in their own precision, before the sums are summed in double
-
-
-def squared_distance(now: Any, before: Any) -> float:
-    """‖now - before‖².
-
-    >>> squared_distance(np.array([1.0, 2.0]), np.array([1.0, 5.0]))
-    9.0
-    """
-    total = 0.0
-    for start in range(0, now.size, _RUN):
-        part = now.dtype.type(0)
-        for i in range(start, min(start + _RUN, now.size)):
-            move = now[i] - before[i]
-            part += move * move
-        total += part
-    return float(total)
-
-
-def perturbed(
-    now: Any, before: Any, curvature: Any, gradient: Any, moved: Any, noise: Any,
-    slope: Any, floor: Any, limit: Any, forget: Any, scale: Any, weight: Any,
-) -> None:  # fmt: skip
-    """Enter the gradient into the curvature and write the perturbed weights, as ``PerturbedBlock`` does by passes."""
-    zero, one = now.dtype.type(0), now.dtype.type(1)
-    for i in range(now.size):
-        change = curvature[i] - gradient[i] * gradient[i]
-        curved = curvature[i] - forget * change
-        curvature[i] = curved
-        past = gradient[i] <= -limit or gradient[i] >= limit
-        reach = zero if past else floor + slope * abs(before[i])
-        spread = one / np.sqrt(curved + weight * abs(change) * reach)
-        spread = reach if reach < spread else spread  # what is not a number stays so
-        moved[i] = now[i] + scale * spread * noise[i]
-
-
-class Kernels(NamedTuple):
-    """The functions above, compiled."""
-
-    squared_distance: Callable[..., float]
-    perturbed: Callable[..., None]
-
-
-def kernels_for(device: torch.device, count: int) -> Kernels | None:
-    """The compiled loops where they can be had, and beat torch, for so many weights."""
-    fit = device.type == "cpu" and count >= SMALLEST and torch.get_num_threads() <= MOST_THREADS
-    return _kernels() if fit else None
-
-
-@functools.cache
-def _kernels() -> Kernels | None:
-    try:
-        numba = importlib.import_module("numba")
-    except ImportError:
-        return None
-    compiled = functools.partial(numba.njit, error_model="numpy", nogil=True)
-    return Kernels(
-        compiled(squared_distance, fastmath={"contract", "reassoc"}),
-        compiled(perturbed, fastmath={"contract"}),
-    )
-
-
+_RUN = 4096  # numbers summed in their own precision; these sums are then summed in double
 BUFFERS = ("curvature", "gradient", "before", "moved")
 Pieces = Mapping[int, Mapping[str, Tensor]]
-_inside = (
-    torch.ops.aten.hardtanh_backward.grad_input
-)  # its first argument where low < second < high, else 0: one pass
+# One pass: its first argument where low < second argument < high, and 0 elsewhere.
+_inside = torch.ops.aten.hardtanh_backward.grad_input
+
+
+def block_of(
+    members: Sequence[int], weights: Sequence[Tensor], pieces: Pieces, seed: int, pool: int
+) -> PerturbedBlock:
+    """Create the buffers for some weights, compiled if that is faster.
+
+    Args:
+        members: Numbers of the weights among all that are trained.
+        weights: The weights, of one dtype and device.
+        pieces: Known buffers of some members.
+        seed: Seed of the noise.
+        pool: Size of the pool of noise.
+    """
+    found = kernels_for(weights[0].device, sum(weight.numel() for weight in weights))
+    whole = (members, weights, pieces, seed, pool)
+    return PerturbedBlock(*whole) if found is None else CompiledBlock(found, *whole)
 
 
 class Numbers(NamedTuple):
-    """What a step does to all weights alike, in units of ``scale`` = 1/(ln(1 + epoch) √η).
+    """The constants of a step, in units of ``scale`` = 1/(ln(1 + epoch) √η).
 
-    κ = slope · |w| + floor, 0 where |g| reaches ``limit``; ``forget`` is 1 - β₁.
+    κ is slope · |w| + floor, and 0 where |g| is at least ``limit``. ``forget`` is 1 - β₁.
     """
 
     slope: float
@@ -104,14 +59,19 @@ class Numbers(NamedTuple):
 
 
 class PerturbedBlock:
-    """Some weights, and what Algorithm 1 knows about them, in buffers of one element per weight.
+    """Some weights and their state in Algorithm 1, in buffers of one element per weight.
 
-    ``curvature`` is h, ``gradient`` is g, ``kept`` are the weights of now, ``before`` those one
-    step ago and, once the perturbation is drawn, those of now. ``moved`` are the perturbed weights.
-    The weights stay the user's own tensors: for a perturbed pass their data point into ``moved``,
-    and then again to where they were, so nothing is copied back. A step costs 14 passes over long
-    vectors and not as many calls a tensor. ``fresh`` are the members that have not met a gradient
-    yet; they are not perturbed.
+    The weights stay the user's own tensors. For a perturbed pass their data point into ``moved``,
+    and afterwards to their own memory again, so nothing is copied back. A step costs 14 passes over
+    long vectors instead of 14 calls per tensor.
+
+    Attributes:
+        curvature: h.
+        gradient: g.
+        kept: The current weights.
+        before: The weights one step ago; once the perturbation is drawn, the current ones.
+        moved: The perturbed weights.
+        fresh: Members that have had no gradient yet; they are not perturbed.
     """
 
     def __init__(
@@ -132,7 +92,7 @@ class PerturbedBlock:
         self.gradient_views, self.moved_views = self._views(self.gradient), self._views(self.moved)
         self.homes: list[
             tuple[Tensor, Tensor]
-        ] = []  # weights that point into ``moved``, and their own data
+        ] = []  # weights that point into moved; their own data
         self.noise = UniformNoise(sum(self.sizes), seed, pool=pool, like=self.kept)
         self.fresh = {member for member in self.members if member not in pieces}
         for name in BUFFERS:
@@ -147,23 +107,29 @@ class PerturbedBlock:
         return [part.view(weight.shape) for part, weight in parts]
 
     def keep(self) -> None:
-        """Copy the weights of now."""
+        """Copy the current weights."""
         torch._foreach_copy_(self.kept_views, self.weights)
 
     def squared_move(self) -> float:
-        """Squared length of the last step."""
+        """Compute the squared length of the last step."""
         if self.fresh:
             self._stay(self.before_views)
         return self._squared_move()
 
     def draw(self, step: int, numbers: Numbers, weight: float) -> None:
-        """Enter the last gradient into the curvature and perturb; ``weight`` · |h - g²| is ρ, and may be infinite."""
+        """Update the curvature by the last gradient and draw a perturbation.
+
+        Args:
+            step: Number of the step, which selects the noise.
+            numbers: Constants of the step.
+            weight: Factor of |h - g²| in ρ; may be infinite.
+        """
         self._draw(self.noise(step), numbers, self._finite(weight))
         if self.fresh:
             self._stay(self.moved_views)
 
     def _finite(self, weight: float) -> float:
-        """The weight, or one so large that its product with |h - g²| is just a number: ∞ · 0 is none."""
+        """Replace an infinite weight by one whose product with |h - g²| is finite: ∞ · 0 is NaN."""
         most = torch.finfo(self.kept.dtype).max
         if weight <= math.sqrt(most):
             return weight
@@ -181,12 +147,12 @@ class PerturbedBlock:
                 view.copy_(now)
 
     def age(self) -> None:
-        """Call the weights of now old."""
+        """Make the current weights the old ones."""
         self.kept, self.before = self.before, self.kept
         self.kept_views, self.before_views = self.before_views, self.kept_views
 
     def follow(self) -> None:
-        """Perturb as was drawn, also if the weights were changed since."""
+        """Apply the drawn perturbation to the current weights if they changed since the draw."""
         if not torch.equal(self.kept, self.before):
             self.moved.add_(self.kept.sub(self.before))
             self.age()
@@ -197,9 +163,9 @@ class PerturbedBlock:
             if weight.dtype is moved.dtype and weight.is_contiguous():
                 self.homes.append((weight, weight.data))
                 weight.data = moved
-                increment_version(
-                    weight
-                )  # so that a backward pass on the wrong side of the change is refused
+                # Assigning .data bypasses autograd's check. With a new version, a backward pass
+                # through a graph from before the change is refused instead of silently wrong.
+                increment_version(weight)
             else:
                 weight.copy_(moved)
 
@@ -213,7 +179,7 @@ class PerturbedBlock:
         self.homes = []
 
     def take_gradients(self) -> None:
-        """Copy the gradients; a missing one is zero, a sparse one is filled up."""
+        """Copy the gradients; a missing one is zero, a sparse one is made dense."""
         given = [weight.grad for weight in self.weights if weight.grad is not None]
         if len(given) == len(self.weights) and all(
             gradient.layout is torch.strided for gradient in given
@@ -227,7 +193,7 @@ class PerturbedBlock:
         self.fresh.clear()
 
     def state(self, names: Sequence[str]) -> dict[str, object]:
-        """The buffers themselves, not copies, with the members they belong to."""
+        """Return the buffers themselves, not copies, with the members they belong to."""
         return {
             "members": self.members,
             "fresh": sorted(self.fresh),
@@ -239,7 +205,7 @@ class PerturbedBlock:
         return float(move.dot(move))
 
     def _draw(self, noise: Tensor, numbers: Numbers, weight: float) -> None:
-        """With y = h - g² the new curvature is h - (1 - β₁)y, and |h_t - h_{t-1}| = (1 - β₁)|y|."""
+        # With y = h - g² the new curvature is h - (1 - β₁)y, and |h_t - h_{t-1}| = (1 - β₁)|y|.
         floor = self.before.new_tensor(numbers.floor)
         reach = torch.add(floor, self.before.abs_(), alpha=numbers.slope, out=self.before)
         _inside(reach, self.gradient, -numbers.limit, numbers.limit, grad_input=reach)
@@ -253,9 +219,9 @@ class PerturbedBlock:
 
 
 class CompiledBlock(PerturbedBlock):
-    """The same with two compiled loops in place of twelve passes."""
+    """The same block with two compiled loops in place of twelve passes."""
 
-    def __init__(self, kernels: Kernels, *arguments: Any) -> None:
+    def __init__(self, kernels: _Kernels, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.kernels = kernels
         self.arrays = [
@@ -264,7 +230,7 @@ class CompiledBlock(PerturbedBlock):
         ]
 
     def age(self) -> None:
-        """Call the weights of now old."""
+        """Make the current weights the old ones."""
         super().age()
         self.arrays[:2] = self.arrays[1], self.arrays[0]
 
@@ -276,10 +242,61 @@ class CompiledBlock(PerturbedBlock):
         self.kernels.perturbed(*self.arrays, noise.numpy(), *map(kind, numbers), kind(weight))
 
 
-def block_of(
-    members: Sequence[int], weights: Sequence[Tensor], pieces: Pieces, seed: int, pool: int
-) -> PerturbedBlock:
-    """The buffers for these weights, compiled where that is faster."""
-    found = kernels_for(weights[0].device, sum(weight.numel() for weight in weights))
-    whole = (members, weights, pieces, seed, pool)
-    return PerturbedBlock(*whole) if found is None else CompiledBlock(found, *whole)
+class _Kernels(NamedTuple):
+    """The compiled loops."""
+
+    squared_distance: Callable[..., float]
+    perturbed: Callable[..., None]
+
+
+def kernels_for(device: torch.device, count: int) -> _Kernels | None:
+    """Return the compiled loops if they exist and are faster than torch for so many weights."""
+    fit = device.type == "cpu" and count >= SMALLEST and torch.get_num_threads() <= MOST_THREADS
+    return _kernels() if fit else None
+
+
+@functools.cache
+def _kernels() -> _Kernels | None:
+    try:
+        numba = importlib.import_module("numba")
+    except ImportError:
+        return None
+    compiled = functools.partial(numba.njit, error_model="numpy", nogil=True)
+    return _Kernels(
+        compiled(squared_distance, fastmath={"contract", "reassoc"}),
+        compiled(perturbed, fastmath={"contract"}),
+    )
+
+
+def squared_distance(now: Any, before: Any) -> float:
+    """Compute ‖now - before‖².
+
+    >>> squared_distance(np.array([1.0, 2.0]), np.array([1.0, 5.0]))
+    9.0
+    """
+    total = 0.0
+    for start in range(0, now.size, _RUN):
+        part = now.dtype.type(0)
+        for i in range(start, min(start + _RUN, now.size)):
+            move = now[i] - before[i]
+            part += move * move
+        total += part
+    return float(total)
+
+
+def perturbed(
+    now: Any, before: Any, curvature: Any, gradient: Any, moved: Any, noise: Any,
+    slope: Any, floor: Any, limit: Any, forget: Any, scale: Any, weight: Any,
+) -> None:  # fmt: skip
+    """Update the curvature by the gradient and write the perturbed weights, in one loop."""
+    zero, one = now.dtype.type(0), now.dtype.type(1)
+    for i in range(now.size):
+        change = curvature[i] - gradient[i] * gradient[i]
+        curved = curvature[i] - forget * change
+        curvature[i] = curved
+        past = gradient[i] <= -limit or gradient[i] >= limit
+        reach = zero if past else floor + slope * abs(before[i])
+        spread = one / np.sqrt(curved + weight * abs(change) * reach)
+        # Not np.minimum: a comparison with NaN is false, so a NaN stays, as in torch.minimum.
+        spread = reach if reach < spread else spread
+        moved[i] = now[i] + scale * spread * noise[i]

@@ -1,17 +1,16 @@
-"""Uniform noise for all weights of a network at once, cheap enough to draw anew at every step of training."""
+"""Uniform noise for all weights of a network, cheap enough for every training step."""
 
 import torch
 from torch import Tensor
 
-_LEVELS = (
-    2**24
-)  # odd multiples of 1/2^24: exact in single precision, symmetric about zero, never 0, never ±1
+# Odd multiples of 2⁻²⁴: exact in single precision, symmetric about zero, never 0, never ±1.
+_LEVELS = 2**24
 _MASK = 2**64 - 1
 POOL = 2**20
 
 
 def mixed(seed: int, step: int) -> int:
-    """64 random bits from two numbers: the generator splitmix64, entered at ``step``.
+    """Mix two numbers to 64 random bits: output ``step`` of the generator splitmix64.
 
     >>> mixed(0, 1) != mixed(1, 0)
     True
@@ -20,15 +19,19 @@ def mixed(seed: int, step: int) -> int:
 
 
 class UniformNoise:
-    """Numbers drawn from U(-1, 1), a function of seed and step alone; global random numbers are left where they are.
+    """Noise from U(-1, 1), a function of seed and step; global generators stay untouched.
 
-    To draw a number a weight costs as much as a tenth of a training step. So a pool of ``count +
-    pool`` numbers is drawn once, and every step reads the ``count`` numbers that begin at a random
-    place. The numbers of one step are independent of each other; over the steps a weight meets a
-    random member of the pool each time, but the same number comes back at another weight of another
-    step. ``pool=0`` draws all numbers afresh at every step instead.
+    Drawing one number per weight would cost a tenth of a training step. So a pool of ``count +
+    pool`` numbers is drawn once, and every step reads ``count`` of them from a random offset. The
+    numbers of one step are independent of each other. Over the steps, each weight gets a random
+    member of the pool, but a number returns at another weight of another step. All numbers are odd
+    multiples of 2⁻²⁴, the same on every device.
 
-    All numbers are odd multiples of 2⁻²⁴, on every device the same.
+    Args:
+        count: Number of weights.
+        seed: Seed.
+        pool: Number of further offsets; 0 draws new numbers at every step instead.
+        like: A tensor with the dtype and device of the noise.
 
     >>> noise = UniformNoise(3, seed=0, pool=8)
     >>> torch.equal(noise(5), noise(5)), bool(noise(5).abs().max() < 1)
@@ -38,17 +41,17 @@ class UniformNoise:
     def __init__(
         self, count: int, seed: int, *, pool: int = POOL, like: Tensor | None = None
     ) -> None:
-        self.count, self.seed, self.places = count, seed, pool
+        self.count, self.seed, self.offsets = count, seed, pool
         self.like = torch.empty(0) if like is None else like
         self.pool = self._drawn(count + pool, mixed(seed, 0)) if pool else None
 
     def __call__(self, step: int) -> Tensor:
-        """The noise of one step (to be read, not written)."""
+        """Return the noise of one step, which must not be written to."""
         bits = mixed(self.seed, step + 1)
         if self.pool is None:
             return self._drawn(self.count, bits)
-        place = bits % (self.places + 1)
-        return self.pool[place : place + self.count]
+        offset = bits % (self.offsets + 1)
+        return self.pool[offset : offset + self.count]
 
     def _drawn(self, count: int, bits: int) -> Tensor:
         generator = torch.Generator().manual_seed(bits >> 1)

@@ -1,4 +1,4 @@
-"""PerturbedOPT, Algorithm 1 of Wang, Keskar, Xiong and Socher: leave the gradient at perturbed weights in ``.grad``."""
+"""PerturbedOPT: leave the gradient at randomly perturbed weights in ``.grad``."""
 
 import contextlib
 import dataclasses
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, integer, option
+from mindgap.core import InputError, implements, integer, option
 from mindgap.core.spec import check
 from mindgap.ops.perturbed.block import BUFFERS, Numbers, PerturbedBlock, block_of
 from mindgap.ops.perturbed.noise import POOL, mixed
@@ -19,52 +19,73 @@ Loss = TypeVar("Loss")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Perturbation:
-    """The numbers of Algorithm 1, named as there, and how noise is drawn.
+    """The parameters of Algorithm 1, named as there, and how noise is drawn.
 
-    >>> Perturbation(eta=0.01, gamma=10).beta1
-    0.999
+    >>> Perturbation(eta=0.0)
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: eta must be a number above 0, got 0.0. It is: η of the PAC-Bayes \
+bound: a larger one perturbs curved directions less.
     """
 
     eta: float = option(
         0.01, help="η of the PAC-Bayes bound: a larger one perturbs curved directions less", above=0
     )
-    gamma: float = option(0.1, help="largest perturbation, as a part of the weight's size", low=0)
+    gamma: float = option(0.1, help="largest perturbation, relative to the weight", low=0)
     beta1: float = option(0.999, help="how much of the curvature a step keeps", low=0, below=1)
     beta2: float = option(
-        0.1, help="weights with a larger gradient are not perturbed; 0 is off", low=0
+        0.1, help="weights with a larger gradient are not perturbed; 0 perturbs none", low=0
     )
     epsilon: float = option(1e-5, help="largest perturbation of a weight that is zero", low=0)
     pool: int = option(
-        POOL, help="places where a step may begin to read pre-drawn noise; 0 draws afresh", low=0
+        POOL, help="size of the pool of pre-drawn noise; 0 draws new noise at every step", low=0
     )
 
     def __post_init__(self) -> None:
         check(self)
 
 
+@implements("P7", cites=("wang2018identifying",))
 class PerturbedStep:
-    """What Algorithm 1 remembers between steps, and the perturbation of one step.
+    r"""Perturb weights as Algorithm 1 (PerturbedOPT) does, and keep its state between steps.
 
-    ``perturbed`` moves the weights in place, lets the caller run forward and backward (as often as
-    needed: until ``observe`` the perturbation stays the same) and puts them back bit for bit, also
-    after an exception. ``observe`` then reads ``.grad`` and ends the step. The caller's optimizer
+    Formula: $\sigma_i = \min\left( \frac{1}{\ln(1 + t) \sqrt{\eta (h_i + \rho_i \kappa_i)}},
+    \kappa_i \right) \mathbf{1}[|g_i| < \beta_2], \quad u_i \sim U(-\sigma_i, \sigma_i), \quad
+    \kappa_i = \frac{\gamma}{\ln(1 + t)} |w_i| + \epsilon$
+
+    Reading: The gradient is taken at w + u, the step is made from w. Flat directions get much
+    noise, curved ones little, and the noise shrinks with the epoch t.
+
+    Assumes: A running mean h of squared gradients that follows the curvature. Costs one forward and
+    backward pass per step.
+
+    ``perturbed`` moves the weights in place and restores them bit for bit, also after an exception.
+    Within it the caller runs forward and backward, as often as needed. ``observe`` then reads
+    ``.grad`` and ends the step; until then the perturbation stays the same. The caller's optimizer
     steps from the weights themselves.
 
-    Where the paper leaves a choice: at the first step nothing is perturbed. Where the weights did
-    not move, ρ is infinite for a weight whose curvature changed (it is not perturbed) and zero for
-    one whose curvature did not. Where h and ρ are zero, σ = κ. Frozen weights are left out
-    altogether; one that is thawed starts like a first step. The derivative by a weight that the
-    loss does not use is zero, and a sparse gradient is zero where it has no entry.
+    Where the paper leaves a choice: the first step is not perturbed. If the weights did not move, ρ
+    is infinite for a weight whose curvature changed (it is not perturbed) and zero for any other.
+    If h and ρ are zero, σ = κ. Frozen weights are left out; once they are trained again, they begin
+    like at a first step. The gradient of a weight that the loss does not use is zero, and a sparse
+    gradient is zero where it has no entry.
+
+    Args:
+        settings: The parameters of the algorithm.
+        seed: Seed of the noise.
 
     >>> weight = torch.ones(3, requires_grad=True)
-    >>> core = PerturbedStep(Perturbation(), seed=0)
+    >>> step, optimizer = PerturbedStep(Perturbation(beta2=10)), torch.optim.SGD([weight], lr=0.1)
     >>> def closure():
     ...     weight.grad = None
     ...     loss = weight.square().sum()
     ...     loss.backward()
     ...     return loss.item()
-    >>> core.gradient(closure, [weight], epoch=1), weight.grad.tolist()
+    >>> step.gradient(closure, [weight], epoch=1), weight.grad.tolist()  # the first: unperturbed
     (3.0, [2.0, 2.0, 2.0])
+    >>> optimizer.step()
+    >>> _ = step.gradient(closure, [weight], epoch=1)
+    >>> bool((weight.grad != 2 * weight).all())
+    True
     """
 
     def __init__(self, settings: Perturbation, seed: int = 0) -> None:
@@ -75,7 +96,13 @@ class PerturbedStep:
         self.loaded: dict[str, Any] | None = None
 
     def gradient(self, closure: Callable[[], Loss], weights: Sequence[Tensor], epoch: int) -> Loss:
-        """Run the closure at perturbed weights, restore them and remember the gradient; epochs count from 1."""
+        """Run the closure at perturbed weights, restore them and read the gradient.
+
+        Args:
+            closure: Clears gradients and runs forward and backward.
+            weights: All weights, always in the same order.
+            epoch: The epoch, counted from 1.
+        """
         with self.perturbed(weights, epoch):
             loss = closure()
         self.observe()
@@ -83,7 +110,7 @@ class PerturbedStep:
 
     @contextlib.contextmanager
     def perturbed(self, weights: Sequence[Tensor], epoch: int) -> Iterator[None]:
-        """Move the weights, and put them back at the end."""
+        """Perturb the weights, and restore them at the end."""
         self.perturb(weights, epoch)
         try:
             yield
@@ -91,10 +118,10 @@ class PerturbedStep:
             self.restore()
 
     def perturb(self, weights: Sequence[Tensor], epoch: int) -> None:
-        """Move the weights; for a loop that cannot use ``perturbed``, and that calls ``restore`` come what may."""
+        """Perturb the weights, for loops that cannot use ``perturbed`` and call ``restore``."""
         if self.moved:
             raise InputError(
-                "The weights must be at rest to be perturbed, got moved ones. Do not nest "
+                "The weights must be unperturbed to be perturbed, got perturbed ones. Do not nest "
                 "perturbed()."
             )
         self._prepare(weights, integer("epoch", epoch, 1))
@@ -106,7 +133,7 @@ class PerturbedStep:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Put the weights back, if they are moved."""
+        """Restore the weights, if they are perturbed."""
         if self.moved:
             for block in self.blocks:
                 block.restore()
@@ -115,7 +142,7 @@ class PerturbedStep:
 
     @torch.no_grad()
     def observe(self) -> None:
-        """Read ``.grad``, which ends the step. Clip or unscale before, if the optimizer is to see it so."""
+        """Read ``.grad``, which ends the step. Unscale or clip gradients before."""
         for block in self.blocks:
             block.take_gradients()
         self.step, self.drawn = self.step + 1, False
@@ -151,7 +178,7 @@ class PerturbedStep:
         self.drawn = True
 
     def _numbers(self, epoch: int) -> Numbers:
-        """Everything in units of ``scale``, so that no pass is spent on a factor."""
+        """Compute the constants in units of ``scale``, so that no pass is spent on a factor."""
         given, logarithm = self.settings, math.log1p(epoch)
         scale = 1 / (logarithm * math.sqrt(given.eta))
         slope, floor = given.gamma / (logarithm * scale), given.epsilon / scale
@@ -160,21 +187,19 @@ class PerturbedStep:
         )
 
     def lay_out(self, weights: Sequence[Tensor]) -> None:
-        """Make buffers for the weights that are trained; what is known about them is carried over."""
+        """Create buffers for the weights that are trained, and carry over what is known of them."""
         active = [(number, weight) for number, weight in enumerate(weights) if weight.requires_grad]
         signature = [(number, id(weight), weight.dtype, weight.device) for number, weight in active]
         if signature == self.signature and self.loaded is None:
             return
         state = self.state() if self.loaded is None else self.loaded
-        pieces, groups = (
-            _pieces(state, weights),
-            dict[tuple[torch.dtype, torch.device], list[int]](),
-        )
+        pieces = _pieces(state, weights)
+        groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
         for number, weight in active:
             if not weight.dtype.is_floating_point:
                 raise InputError(
-                    f"Perturbed weights must be real numbers, got {weight.dtype}. Leave complex "
-                    "ones out."
+                    f"Perturbed weights must be real numbers, got {weight.dtype}. Leave these "
+                    "weights out."
                 )
             groups.setdefault((weight.dtype, weight.device), []).append(number)
         self.blocks = [
@@ -190,7 +215,7 @@ class PerturbedStep:
         self.signature, self.loaded = signature, None
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on exactly from here: numbers, and the buffers themselves (not copies)."""
+        """Return all that is needed to resume exactly; the buffers themselves, not copies."""
         if self.loaded is not None:
             return self.loaded
         names = BUFFERS if self.drawn else BUFFERS[:-1]
@@ -198,7 +223,7 @@ class PerturbedStep:
         return {"step": self.step, "seed": self.seed, "drawn": self.drawn, "blocks": blocks}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a state; its buffers are copied when the weights are next laid out."""
+        """Resume from a state; its buffers are copied at the next step."""
         self.step, self.seed = state["step"], state["seed"]
         self.drawn, self.loaded = state["drawn"], state
 
@@ -211,7 +236,7 @@ class PerturbedStep:
 
 
 def _pieces(state: dict[str, Any], weights: Sequence[Tensor]) -> dict[int, dict[str, Tensor]]:
-    """The parts of the saved buffers by number of the weight tensor."""
+    """Split the saved buffers by weight tensor."""
     pieces: dict[int, dict[str, Tensor]] = {}
     for block in state["blocks"]:
         sizes = [
@@ -220,10 +245,9 @@ def _pieces(state: dict[str, Any], weights: Sequence[Tensor]) -> dict[int, dict[
         for name in BUFFERS:
             if name in block and len(block[name]) != sum(sizes):
                 raise InputError(
-                    f"The state must hold {sum(sizes)} numbers for the weights "
-                    f"{block['members']}, got "
-                    f"{len(block[name])}. Load the state of the same model and the same parameter "
-                    "groups."
+                    f"The state must hold {sum(sizes)} numbers for the weights {block['members']}, "
+                    f"got {len(block[name])}. Load the state of the same model and the same "
+                    "parameter groups."
                 )
             if name in block:
                 for number, part in zip(block["members"], block[name].split(sizes), strict=True):

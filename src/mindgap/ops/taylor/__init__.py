@@ -1,1 +1,1 @@
-"""Taylor expansion of a function: the metric Df by forward-mode differentiation or central differences."""
+"""How fast a function changes: the Taylor metric Df, and a bound from derivatives."""

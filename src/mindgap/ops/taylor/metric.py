@@ -1,13 +1,4 @@
-r"""The Taylor metric Df: how much a function changes around a point, from its derivatives.
-
-.. math:: Df_\epsilon^n(x) = \sum_{r=1}^{n} \epsilon^r T_r(x), \qquad
-          T_r(x) = \sum_{|k| = r} \frac{\| \partial^k f(x) \|^2}{k!}
-
-over multi-indices k and summed over outputs. For n = 2 it is :math:`\epsilon \|\nabla f\|^2 +
-\frac{\epsilon^2}{2} \|H\|_F^2`: the variance that the second Taylor polynomial has under noise of
-variance ε. The variance of f itself has a further term of that order, :math:`\epsilon^2 \nabla f
-\cdot \nabla \Delta f`, from the third derivatives.
-"""
+"""The Taylor metric Df: how much a function changes around a point, from its derivatives."""
 
 import functools
 import warnings
@@ -18,16 +9,15 @@ import torch
 from torch import Tensor
 from torch.func import jvp
 
-from mindgap.core import InputError, choice, integer
-from mindgap.ops.taylor.stencil import MultiIndex, Stencil, factorial, multi_indices, places
+from mindgap.core import InputError, choice, implements, integer
+from mindgap.ops.taylor.stencil import MultiIndex, Stencil, axes_of, factorial, multi_indices
 
 Function = Callable[[Tensor], Tensor]
 Method = Literal["forward", "differences"]
-BATCH = (
-    2**15
-)  # rows that are differentiated at once: fewer and the overhead of a pass counts (benchmarks/taylor.py)
+BATCH = 2**15  # rows per pass; with fewer the overhead of a pass counts (benchmarks/taylor.py)
 
 
+@implements("V2", cites=("novello2020variance",))
 def taylor_metric(
     function: Function,
     points: Tensor,
@@ -38,12 +28,29 @@ def taylor_metric(
     step: float | None = None,
     batch_size: int = BATCH,
 ) -> Tensor:
-    r"""Df at every point; one row for each ``epsilon`` if there are several.
+    r"""Compute the Taylor metric Df at every point.
 
-    ``function`` takes n rows and returns n values or n rows, each from its own row alone.
-    ``method`` is ``"forward"`` (forward-mode differentiation, exact) or ``"differences"`` (central
-    differences of width ``step``, for functions that torch cannot see through). ``batch_size`` rows
-    are held at once.
+    Formula: $Df_\epsilon^n(x) = \sum_{r=1}^{n} \epsilon^r \sum_{|k| = r} \frac{\| \partial^k f(x)
+    \|^2}{k!}$
+
+    Reading: Large where the function changes quickly. For n = 2 it is ε‖∇f‖² + ½ε²‖H‖², the
+    variance of the second Taylor polynomial under noise of variance ε. The variance of f itself has
+    a further term of that order, ε²∇f·∇Δf, from the third derivatives. Outputs are summed.
+
+    Assumes: A function with n derivatives, which treats every row by itself.
+
+    Args:
+        function: Takes rows and returns one value or row of values for each.
+        points: Where to evaluate, one row per point.
+        epsilon: Variance ε of the noise, or several of them.
+        order: Highest order n of the derivatives.
+        method: ``"forward"`` (forward-mode differentiation, exact) or ``"differences"`` (central
+            differences, for functions that torch cannot differentiate).
+        step: Width of the differences; chosen by rounding and truncation errors if None.
+        batch_size: Points that are differentiated at once.
+
+    Returns:
+        One number per point; one row of them per ``epsilon`` if there are several.
 
     >>> x = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
     >>> taylor_metric(lambda z: z[:, 0] * z[:, 1] ** 2, x, epsilon=0.5, order=2).tolist()
@@ -52,7 +59,8 @@ def taylor_metric(
     several = [epsilon] if isinstance(epsilon, int | float) else list(epsilon)
     if not several or any(not value > 0 for value in several):
         raise InputError(
-            f"epsilon must be above 0, got {epsilon!r}. It is the variance of the noise, e.g. 1e-3."
+            f"epsilon must be above 0, got {epsilon!r}. Pass the variance of the noise, such as "
+            "1e-3."
         )
     terms = taylor_terms(function, points, order, method=method, step=step, batch_size=batch_size)
     powers = torch.tensor(several, dtype=torch.float64)[:, None] ** torch.arange(1, order + 1)
@@ -69,13 +77,20 @@ def taylor_terms(
     step: float | None = None,
     batch_size: int = BATCH,
 ) -> Tensor:
-    """The terms T_1 … T_order of Df at every point, one column each, without their powers of ε."""
+    """Compute the terms of Df at every point, one column per order, without powers of ε.
+
+    The arguments are those of :func:`taylor_metric`.
+
+    >>> x = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
+    >>> taylor_terms(lambda z: z[:, 0] * z[:, 1] ** 2, x).tolist()
+    [[32.0, 18.0]]
+    """
     integer("order", order, 1)
     integer("batch_size", batch_size, 1)
     choice("method", method, ("forward", "differences"))
     checked = _checked(points)
     if method == "differences":
-        stencil = Stencil(checked.shape[1], order, step or default_step(checked, order))
+        stencil = Stencil(checked.shape[1], order, step or _default_step(checked, order))
         return torch.cat(
             [
                 stencil.terms(_called(function, stencil, block))
@@ -84,7 +99,7 @@ def taylor_terms(
         )
     if step is not None:
         raise InputError(
-            f"step must be left out where torch differentiates, got {step}. Or pass "
+            f"step must be None with method='forward', got {step}. Leave it out, or pass "
             "method='differences'."
         )
     _check_rows(function, checked)
@@ -94,11 +109,19 @@ def taylor_terms(
 
 
 def partial_derivatives(function: Function, points: Tensor, order: int) -> dict[MultiIndex, Tensor]:
-    """All partial derivatives up to ``order``, by nested forward-mode differentiation, for all points at once.
+    """Compute all partial derivatives up to ``order`` by nested forward-mode differentiation.
 
-    One nested pass along the axes of a derivative of the highest order also gives every lower one
-    on its way, so the passes are as many as derivatives of the highest order, each 2^order times
-    the cost of the function.
+    A nested pass along the axes of a derivative of the highest order also gives the lower ones. So
+    there is at most one pass per derivative of the highest order, each 2^order times the cost of
+    the function.
+
+    Args:
+        function: Takes rows and returns one value or row of values for each.
+        points: Where to evaluate, one row per point.
+        order: Highest order.
+
+    Returns:
+        A table (points, outputs) for each multi-index.
 
     >>> found = partial_derivatives(lambda z: z[:, :1] ** 3, torch.tensor([[2.0]]), 2)
     >>> {index: float(value) for index, value in found.items()}
@@ -107,7 +130,7 @@ def partial_derivatives(function: Function, points: Tensor, order: int) -> dict[
     dimension = points.shape[1]
     found: dict[MultiIndex, Tensor] = {}
     for top in multi_indices(dimension, integer("order", order, 1)):
-        axes = places(top)
+        axes = axes_of(top)
         if order > 1 and not any(
             _index(axes, chosen, dimension) not in found for chosen in _subsets(order)
         ):
@@ -120,10 +143,10 @@ def partial_derivatives(function: Function, points: Tensor, order: int) -> dict[
     return found
 
 
-def default_step(points: Tensor, order: int) -> float:
-    """The step at which rounding and truncation of a central difference of this order are about equal.
+def _default_step(points: Tensor, order: int) -> float:
+    """Choose the step at which rounding and truncation errors of a difference are about equal.
 
-    >>> 1e-4 < default_step(torch.rand(9, 2, dtype=torch.float64), 2) < 1e-3
+    >>> 1e-4 < _default_step(torch.rand(9, 2, dtype=torch.float64), 2) < 1e-3
     True
     """
     scale = max(float(points.abs().max()), 1.0)
@@ -138,7 +161,10 @@ def _forward_terms(function: Function, points: Tensor, order: int) -> Tensor:
 
 
 def _nested(function: Function, points: Tensor, directions: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The function and its derivatives along every subset of the directions, in the order of :func:`_subsets`."""
+    """Compute the function and its derivatives along every subset of the directions.
+
+    The derivatives are in the order of :func:`_subsets`.
+    """
 
     def level(depth: int) -> Callable[[Tensor], tuple[Tensor, ...]]:
         if depth == 0:
@@ -158,38 +184,38 @@ def _nested(function: Function, points: Tensor, directions: Sequence[Tensor]) ->
     except (RuntimeError, TypeError, AttributeError, NotImplementedError) as error:
         raise InputError(
             f"The function must be one that torch can differentiate, got {type(error).__name__}: "
-            f"{' '.join(str(error).split())[:200]}. Write it with torch, or take differences."
+            f"{' '.join(str(error).split())[:200]}. Write it with torch, or pass "
+            "method='differences'."
         ) from error
 
 
 @functools.cache
 def _load_forward_mode() -> None:
-    """Let torch load its forward-mode rules now, without the warnings about its own older parts."""
+    """Let torch load its forward-mode rules now, without the deprecation warnings of its parts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))
 
 
 def _subsets(order: int) -> list[list[int]]:
-    """Which of the directions each output of a nested pass is differentiated along: bit by bit, none left out."""
+    """List the directions of each output of a nested pass: the set bits of its number."""
     return [[bit for bit in range(order) if code >> bit & 1] for code in range(1, 2**order)]
 
 
 def _index(axes: Sequence[int], chosen: Sequence[int], dimension: int) -> MultiIndex:
-    taken = [axes[place] for place in chosen]
+    taken = [axes[position] for position in chosen]
     return tuple(taken.count(axis) for axis in range(dimension))
 
 
 def _called(function: Function, stencil: Stencil, points: Tensor) -> Tensor:
-    """The function around all points, in one call."""
+    """Evaluate the function around all points, in one call."""
     around = stencil.around(points)
     with torch.no_grad():
         values = torch.as_tensor(function(around.flatten(0, 1)))
     if len(values) != around.shape[0] * around.shape[1]:
         raise InputError(
-            f"The function must give a value for each of {around.shape[0] * around.shape[1]} "
-            "rows, got "
-            f"{tuple(values.shape)}. Return one row for each row."
+            f"The function must return one value for each of {around.shape[0] * around.shape[1]} "
+            f"rows, got the shape {tuple(values.shape)}. Return one row per row."
         )
     return values.reshape(*around.shape[:2], -1)
 
@@ -210,19 +236,21 @@ def _checked(points: Tensor) -> Tensor:
 
 
 def _check_rows(function: Function, points: Tensor) -> None:
-    """Forward-mode differentiation along a shared direction needs rows that do not see each other."""
+    """Raise unless every row is treated by itself.
+
+    All rows are differentiated along one shared direction, which is right only if a row's value
+    does not depend on the other rows.
+    """
     with torch.no_grad():
         few = points[:2]
         together, alone = torch.as_tensor(function(few)), torch.as_tensor(function(few[:1]))
     if together.ndim == 0 or len(together) != len(few):
         raise InputError(
-            f"The function must give a value for each row, got the shape {tuple(together.shape)} "
-            f"for {len(few)} rows. "
-            "Return one row for each row."
+            f"The function must return one value per row, got the shape {tuple(together.shape)} "
+            f"for {len(few)} rows. Return one row per row."
         )
     if not torch.allclose(together[:1], alone, rtol=1e-4, atol=1e-6, equal_nan=True):
         raise InputError(
-            "The function must treat every row by itself, got another value for a row beside "
-            "others than alone. "
-            "Put batch normalization and dropout into evaluation mode."
+            "The function must treat every row by itself, got different values for a row alone and "
+            "in a batch. Put batch normalization and dropout into evaluation mode."
         )

@@ -1,7 +1,4 @@
-"""Local variance for many numbers of neighbors from one search.
-
-The local variance of labels at places that are no samples, e.g. on a grid over a plane.
-"""
+"""Local variance for many numbers of neighbors at once, and at points that are not samples."""
 
 import dataclasses
 
@@ -15,12 +12,22 @@ from mindgap.ops.neighbors.search import MEMORY, Search, check_k
 from mindgap.ops.variance.local import Task, is_classes
 from mindgap.ops.variance.moments import Classes, Values
 
+MARGIN = 0.06  # of the samples' range, left free on every side of a grid
+
 
 class VarianceByK:
-    """The variance of :func:`mindgap.ops.variance.local.local_variance` for every k up to ``largest``.
+    """The local variance of every sample for any k up to ``largest``, from one search.
 
-    The neighbors are searched once; those of a smaller k are the nearest of them, ties treated
-    alike.
+    The neighbors of a smaller k are the nearest of those found; ties are treated as in
+    :func:`mindgap.ops.variance.local.local_variance`.
+
+    Args:
+        features: One row per sample.
+        labels: Classes or values.
+        largest: Largest k that will be asked for.
+        task: What the labels are; ``"auto"`` decides from their type.
+        standardize: Divide each feature by its standard deviation.
+        progress: Show a progress bar.
 
     >>> by_k = VarianceByK(
     ...     torch.tensor([[0.0], [1.0], [2.0], [9.0]]), torch.tensor([0, 0, 1, 1]), largest=3
@@ -50,7 +57,7 @@ class VarianceByK:
         self._known: dict[int, Tensor] = {}
 
     def __call__(self, k: int) -> Tensor:
-        """The variance of each sample's k nearest labels."""
+        """Compute the variance of each sample's k nearest labels."""
         check_k(k, self.largest)
         if k not in self._known:
             self._known[k] = self._variance(k)
@@ -66,29 +73,30 @@ class VarianceByK:
         return variance[self.points.table.owner]
 
 
-MARGIN = 0.06  # of the samples' range, left free on every side of a grid
-
-
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """Lines of a grid over the plane; ``places`` are its crossings, row by row from below."""
+    """A grid over the plane: the coordinates of its vertical and horizontal lines."""
 
     x: Tensor
     y: Tensor
 
     @property
-    def places(self) -> Tensor:
-        """All crossings, a row each."""
+    def nodes(self) -> Tensor:
+        """All nodes (x, y), one per row, line by line from below."""
         y, x = torch.meshgrid(self.y, self.x, indexing="ij")
         return torch.stack([x.flatten(), y.flatten()], dim=1)
 
     def rows(self, values: Tensor) -> Tensor:
-        """One value per crossing as a table of rows (y) and columns (x)."""
+        """Arrange one value per node as a table of rows (y) and columns (x)."""
         return values.reshape(len(self.y), len(self.x))
 
 
 def grid_over(points: Tensor, cells: int) -> Grid:
-    """A grid of ``cells`` by ``cells`` lines over points of the plane, with a margin.
+    """Lay a grid of ``cells`` by ``cells`` lines over points of the plane, with a margin.
+
+    Args:
+        points: Points (n, 2) to cover.
+        cells: Number of lines in each direction.
 
     >>> grid_over(torch.tensor([[0.0, 0.0], [1.0, 2.0]]), 3).x
     tensor([-0.0600,  0.5000,  1.0600], dtype=torch.float64)
@@ -99,8 +107,8 @@ def grid_over(points: Tensor, cells: int) -> Grid:
             "2)."
         )
     low, high = points.double().amin(0), points.double().amax(0)
-    room = torch.where(high > low, MARGIN * (high - low), torch.ones_like(low))
-    low, high = low - room, high + room
+    margin = torch.where(high > low, MARGIN * (high - low), torch.ones_like(low))
+    low, high = low - margin, high + margin
     x, y = (
         torch.linspace(float(low[k]), float(high[k]), cells, dtype=torch.float64) for k in (0, 1)
     )
@@ -108,7 +116,7 @@ def grid_over(points: Tensor, cells: int) -> Grid:
 
 
 def variance_at(
-    places: Tensor,
+    points: Tensor,
     features: Tensor,
     labels: Tensor,
     *,
@@ -116,12 +124,20 @@ def variance_at(
     task: Task = "auto",
     memory: int = MEMORY,
 ) -> Tensor:
-    r"""The unbiased variance of the labels of the k samples nearest to each place, summed over outputs.
+    r"""Compute the variance of the labels of the k samples nearest to each point.
 
     .. math:: v(x) = \frac{1}{k-1} \sum_{j \in S_k(x)} \Big\| y_j - \frac1k \sum_{l \in S_k(x)} y_l \Big\|^2
 
-    At a sample this is :func:`mindgap.ops.variance.local.local_variance`, but for ties, of which
-    one choice is taken here. Euclidean distances, in double precision; classes are one-hot.
+    At a sample it equals :func:`mindgap.ops.variance.local.local_variance`, except that one choice
+    is made among ties. Distances are Euclidean, in double precision; classes are one-hot.
+
+    Args:
+        points: Where to evaluate, one row per point.
+        features: The samples, one row each.
+        labels: Their classes or values.
+        k: Number of neighbors.
+        task: What the labels are; ``"auto"`` decides from their type.
+        memory: Bytes that a block of distances may take.
 
     >>> x, y = torch.tensor([[0.0], [1.0], [2.0], [9.0]]), torch.tensor([0, 0, 1, 1])
     >>> variance_at(torch.tensor([[0.4], [1.6]]), x, y, k=2).tolist()
@@ -137,7 +153,7 @@ def variance_at(
             .topk(k, largest=False, sorted=False)
             .indices
         ]
-        for some in places.detach().double().flatten(1).split(block)
+        for some in points.detach().double().flatten(1).split(block)
     ]
     return torch.cat([part.var(1).sum(1) for part in parts])
 

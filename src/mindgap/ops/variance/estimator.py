@@ -1,4 +1,4 @@
-"""VarianceWeights: sample weights by local variance, in the manner of scikit-learn."""
+"""VarianceWeights: sample weights from local variance, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import WeightedRandomSampler
 
-from mindgap.core import InputError, require, unknown_name
+from mindgap.core import InputError, implements, unknown_name
 from mindgap.ops.neighbors.points import Metric, Points, as_points
 from mindgap.ops.neighbors.search import MEMORY, Method, Search, check_k
 from mindgap.ops.neighbors.source import read
@@ -33,42 +33,49 @@ DENSITIES = (None, "neighbors", "kernel", "mixture")
 NOISES = ("keep", "mark", "cap", "drop")
 
 
+@implements("V4", "V5", "V6", "V10", cites=("novello2020variance",))
 class VarianceWeights:
-    r"""Weights that grow with the variance of the labels among a sample's k nearest neighbors.
+    r"""Weigh samples by the variance of the labels among their k nearest neighbors.
 
-    .. math:: w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}, \qquad v_i \text{ as in } \texttt{local\_variance}
+    Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}, \quad v_i = \frac{1}{k-1} \sum_{j \in
+    S_k(i)} \left\| y_j - \frac{1}{k} \sum_{l \in S_k(i)} y_l \right\|^2$
 
-    A heavy sample lies where the labels change quickly: near a boundary between classes, on a steep
-    slope, or among wrong labels.
+    Reading: A heavy sample lies where the labels change quickly: near a boundary between classes,
+    on a steep slope, or among wrong labels. The weights serve as any ``sample_weight``.
+
+    Assumes: Features in which a small distance means similar samples, and mostly correct labels.
 
     Args:
-        k: number of neighbors, the sample itself included, from 2 to the number of samples.
-        max_weight: the largest weight m; 1 means no weighting.
-        scaling: ``"max"`` as above, or ``"min-max"``, whose smallest weight is 1 also where no
-            variance is zero.
+        k: Number of neighbors, the sample itself included, from 2 to the number of samples.
+        max_weight: The largest weight m; 1 means no weighting.
+        scaling: ``"max"`` as in the formula, or ``"min-max"``, which subtracts the smallest
+            variance first, so that the smallest weight is always 1.
         normalize: ``"mean"`` divides by the mean weight.
-        density: divide the variance by an estimate of the density first: ``"neighbors"``,
-            ``"kernel"``, ``"mixture"``.
-        winsorize: share of the smallest and of the largest densities that is pulled in.
-        noise: what to do with samples whose class nearly no neighbor carries, or whose value lies
-            far from those around: ``"keep"`` them, ``"mark"`` them in ``suspects_`` alone,
-            ``"cap"`` their weight at 1 or ``"drop"`` them (weight 0). With the last two the largest
-            variance is that of the others.
-        noise_threshold: the share of agreeing neighbors up to which a sample is suspected; for
-            classes.
-        noise_deviations: the standard deviations beyond which a sample is suspected; for values.
+        density: Divide the variance by an estimate of the density first: ``"neighbors"``,
+            ``"kernel"`` or ``"mixture"``.
+        winsorize: Share of the smallest and of the largest densities to pull in.
+        noise: What to do with samples whose class hardly any neighbor shares, or whose value is far
+            from those of its neighbors: ``"keep"`` them, only ``"mark"`` them in ``suspects_``,
+            ``"cap"`` their weight at 1 or ``"drop"`` them (weight 0). With ``"cap"`` and ``"drop"``
+            they do not count for the largest variance.
+        noise_threshold: Share of agreeing neighbors up to which a class label is suspect.
+        noise_deviations: Number of standard deviations beyond which a value is suspect.
         task: ``"auto"`` takes one column of whole numbers, booleans or names for classes and all
             else for values.
         metric: ``"euclidean"`` or ``"cosine"``.
-        standardize: divide each feature by its standard deviation.
+        standardize: Divide each feature by its standard deviation.
         method: ``"auto"``, ``"exact"``, ``"tree"`` or ``"approximate"``.
-        recall: what an approximate search must reach on a sample of rows.
-        memory: bytes that a block of distances may take.
-        progress: show a progress bar.
+        recall: Recall that an approximate search must reach on a sample of rows.
+        memory: Bytes that a block of distances may take.
+        progress: Show a progress bar.
 
-    After ``fit``: ``weights_``, ``variance_``, ``suspects_`` (or ``None``), ``method_``,
-    ``recall_`` (1 when exact, else measured), ``n_features_in_``. The weights serve as any
-    ``sample_weight``; ``sampler()`` draws with them.
+    Attributes:
+        weights_: One weight per sample, after ``fit``.
+        variance_: The local variance of each sample.
+        suspects_: Whether each label is suspect; None with ``noise="keep"``.
+        method_: The method that found the neighbors.
+        recall_: Its recall: 1 if exact, else measured.
+        n_features_in_: Number of features.
 
     >>> model = VarianceWeights(k=2, max_weight=5).fit([[0.0], [1.0], [2.0], [9.0]], [0, 0, 1, 1])
     >>> model.weights_.tolist()
@@ -109,7 +116,12 @@ class VarianceWeights:
         self.recall, self.memory, self.progress = recall, memory, progress
 
     def fit(self, X: Any, y: Any = None) -> VarianceWeights:
-        """Weigh the samples of a table, or of a ``DataLoader`` or (X, y) chunks, in the order they come in."""
+        """Compute the weights of samples, in the order in which they come.
+
+        Args:
+            X: Table of features, ``DataLoader`` or (X, y) chunks.
+            y: Labels; None if X carries them.
+        """
         self._check()
         table, target, on_disk = read(X, y)
         assert target is not None
@@ -128,7 +140,12 @@ class VarianceWeights:
     def sampler(
         self, count: int | None = None, *, generator: torch.Generator | None = None
     ) -> WeightedRandomSampler:
-        """A sampler for a ``DataLoader`` that draws samples by their weights, with replacement."""
+        """Create a sampler for a ``DataLoader``, which draws samples by weight with replacement.
+
+        Args:
+            count: Number of samples per epoch; as many as there are if None.
+            generator: Source of the draws.
+        """
         if not hasattr(self, "weights_"):
             raise InputError(
                 "Weights must be fitted before they are drawn from, got none. Call fit(X, y) first."
@@ -168,10 +185,10 @@ class VarianceWeights:
         ordered = (
             kernel_log_density(rows) if self.density == "kernel" else mixture_log_density(rows)
         )
+        # The density is estimated in the points' own order, so that shuffling the samples does not
+        # change its rounding.
         density = torch.empty_like(ordered)
-        density[points.table.member] = (
-            ordered  # estimated in the points' own order, which no shuffling changes
-        )
+        density[points.table.member] = ordered
         return density
 
     def _check(self) -> None:
@@ -190,7 +207,7 @@ class VarianceWeights:
             )
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002  (scikit-learn's signature)
-        """The arguments this was made with."""
+        """Return the arguments of the constructor."""
         return {name: getattr(self, name) for name in _parameters()}
 
     def set_params(self, **parameters: Any) -> VarianceWeights:
@@ -209,7 +226,8 @@ class VarianceWeights:
         return f"VarianceWeights({', '.join(shown)})"
 
     def __sklearn_tags__(self) -> Any:
-        tools = require("sklearn.utils", "neighbors")  # only scikit-learn asks, so it is there
+        from sklearn import utils as tools  # only scikit-learn calls this, so it is there
+
         return tools.Tags(
             estimator_type=None,
             target_tags=tools.TargetTags(required=True, multi_output=True),
@@ -220,6 +238,6 @@ class VarianceWeights:
 
 
 def _parameters() -> dict[str, Any]:
-    """The names of the arguments and their defaults."""
+    """Return the names of the arguments and their defaults."""
     found = inspect.signature(VarianceWeights.__init__).parameters
     return {name: value.default for name, value in found.items() if name != "self"}

@@ -1,4 +1,4 @@
-"""Local variance: how much a function or the labels vary around each sample."""
+"""Local variance: how much the labels, or a function, vary around each sample."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError
+from mindgap.core import InputError, implements
 from mindgap.ops.neighbors.points import Metric, as_points, largest, rows_of
 from mindgap.ops.neighbors.search import MEMORY, Method, Search, check_k
 from mindgap.ops.neighbors.source import read
@@ -19,14 +19,17 @@ TASKS = ("auto", "classification", "multilabel", "regression")
 
 @dataclasses.dataclass(frozen=True)
 class LocalVariance:
-    """What the neighbors of each of n samples say.
+    """What the k nearest neighbors of each of n samples say about its label.
 
-    ``variance``: of their labels. ``square_distance``: to the k-th neighbor. ``agreement``: share
-    of the k neighbors, the sample aside, that carry its class (``None`` unless the labels are
-    classes). ``method`` and ``recall``: how the neighbors were found, and the share of the true
-    ones that was (1 when exact, else measured). ``deviation``: distance of the sample's label from
-    the mean of the other k - 1, in standard deviations of theirs (``None`` unless the labels are
-    values).
+    Attributes:
+        variance: Variance of the neighbors' labels.
+        square_distance: Squared distance to the k-th neighbor.
+        agreement: Share of the other neighbors that have the sample's class; None unless it was
+            asked for and the labels are classes.
+        method: How the neighbors were found.
+        recall: Share of the true neighbors that were found: 1 if exact, else measured.
+        deviation: Distance of the sample's value from the mean of its other neighbors, in their
+            standard deviations; None unless it was asked for and the labels are values.
     """
 
     variance: Tensor
@@ -37,6 +40,7 @@ class LocalVariance:
     deviation: Tensor | None = None
 
 
+@implements("V4", cites=("novello2020variance",))
 def local_variance(
     features: Any,
     labels: Any = None,
@@ -51,39 +55,43 @@ def local_variance(
     agreement: bool = False,
     progress: bool = False,
 ) -> LocalVariance:
-    r"""The unbiased variance of the labels of the k nearest neighbors of every sample, itself among the k.
+    r"""Compute the variance of the labels among the k nearest neighbors of every sample.
 
-    .. math:: v_i = \frac{1}{k-1} \sum_{j \in S_k(i)} \Big\| y_j - \frac1k \sum_{l \in S_k(i)} y_l \Big\|^2
-                  = \frac{1}{k(k-1)} \sum_{\{j, l\} \subset S_k(i)} \|y_j - y_l\|^2
+    Formula: $v_i = \frac{1}{k-1} \sum_{j \in S_k(i)} \left\| y_j - \frac{1}{k} \sum_{l \in S_k(i)}
+    y_l \right\|^2$
 
-    summed over outputs; classes are one-hot, which makes it the Gini impurity times k/(k-1).
+    Reading: Zero where all neighbors agree, large near a class boundary, on a steep slope or among
+    wrong labels. Outputs are summed; classes are one-hot, which makes it the Gini impurity times
+    k/(k-1).
+
+    Assumes: Features in which a small distance means similar samples. The sample itself is one of
+    its k neighbors.
 
     **Ties.** Let r be the k-th smallest distance from sample i, I the samples nearer than r, and T
-    those at r, of which k-|I| have a place in :math:`S_k(i)`. All of T have an equal right to it,
-    so v is the mean of the formula over all choices of k-|I| members of T: in closed form, each
-    pair counts with the probability that both are chosen. The sample itself lies at distance zero,
-    as do its copies, without precedence. Without ties this is the formula as it stands; with ties
-    it depends on the set of samples alone, never on their order. Distances within eight times their
-    rounding error are equal.
+    the samples at r. Only ``k - len(I)`` members of T belong to :math:`S_k(i)`, and none has
+    precedence, so v is the mean of the formula over all choices. In closed form, each pair counts
+    with the probability that both are chosen. The sample itself and its copies are at distance
+    zero, without precedence. The result depends on the set of samples alone, never on their order.
+    Distances within eight times their rounding error are equal.
 
     Args:
-        features: array, tensor or memory map of n rows; or a ``DataLoader``, an iterable of (X, y)
+        features: Array, tensor or memory map of n rows; or a ``DataLoader``, an iterable of (X, y)
             chunks, or a function that returns one. Chunks are spooled to a temporary file and need
             not fit in memory.
-        labels: n classes or values, or n rows of several outputs or of yes-or-no labels.
-        k: number of neighbors, the sample itself included, from 2 to n.
+        labels: n classes or values, or n rows of several outputs or binary labels.
+        k: Number of neighbors, the sample itself included, from 2 to n.
         task: ``"auto"`` takes one column of whole numbers, booleans or names for classes and all
             else for values.
-        metric: ``"euclidean"``, or ``"cosine"``: the distance of directions, where a row of zeros
-            has none and lies at distance one from all others.
-        standardize: divide each feature by its standard deviation.
-        method: ``"exact"`` (matrix products), ``"tree"`` (exact, few dimensions), ``"approximate"``
-            or ``"auto"``.
-        recall: what an approximate search must reach on a sample of rows.
-        memory: bytes that a block of distances may take.
-        agreement: also say which share of its neighbors carries a sample's class, or how far its
-            value lies from theirs.
-        progress: show a progress bar.
+        metric: ``"euclidean"``, or ``"cosine"``: the distance of normalized rows, where a row of
+            zeros has distance one from all others.
+        standardize: Divide each feature by its standard deviation.
+        method: ``"exact"`` (matrix products), ``"tree"`` (exact, for few dimensions),
+            ``"approximate"`` or ``"auto"``.
+        recall: Recall that an approximate search must reach on a sample of rows.
+        memory: Bytes that a block of distances may take.
+        agreement: Also compute which share of its neighbors has a sample's class, or how far its
+            value is from theirs.
+        progress: Show a progress bar.
 
     >>> found = local_variance([[0.0], [1.0], [2.0], [9.0]], [0, 0, 1, 1], k=2)
     >>> found.variance.tolist()
@@ -100,7 +108,15 @@ def local_variance(
 def gathered(
     search: Search, target: Tensor, classes: bool, agreement: bool, progress: bool
 ) -> LocalVariance:
-    """Run a search and gather what it says about the labels of all samples."""
+    """Run a search and compute the local variance of all samples from it.
+
+    Args:
+        search: The search, with its points and k.
+        target: Labels of all samples.
+        classes: Whether the labels are classes.
+        agreement: Also compute ``agreement`` or ``deviation``.
+        progress: Show a progress bar.
+    """
     points, k, owner = search.points, search.k, search.points.table.owner
     labels = Classes(points, target.reshape(-1)) if classes else Values(points, target)
     variance, square = (torch.empty(len(points), dtype=torch.float64) for _ in range(2))
@@ -128,7 +144,13 @@ def gathered(
 
 
 def _deviation(target: Tensor, means: Tensor, variance: Tensor, k: int) -> Tensor:
-    """How far each label lies from the mean of the other k - 1, by their standard deviation; 0 where k is 2."""
+    """Compute how far each label is from the mean of the other k - 1, in standard deviations.
+
+    ``means`` and ``variance`` include the sample. Removing it in closed form costs no second
+    search: the mean of the others is farther away by k/(k-1), and their sum of squares is what
+    remains. With k = 2 there is one other label and no spread to compare with, so the deviation is
+    0.
+    """
     away = (target.double().reshape(len(target), -1) - means).square().sum(1) * (k / (k - 1)) ** 2
     spread = ((k - 1) * (variance - away / k)).clamp_min(0) / max(k - 2, 1)
     rounding = 1e-12 * variance
@@ -137,7 +159,15 @@ def _deviation(target: Tensor, means: Tensor, variance: Tensor, k: int) -> Tenso
 
 
 def is_classes(target: Tensor, task: Task) -> bool:
-    """Whether labels are class numbers rather than values."""
+    """Decide whether labels are classes rather than values.
+
+    Args:
+        target: Labels.
+        task: The user's choice; ``"auto"`` takes one column of integers or booleans for classes.
+
+    >>> is_classes(torch.tensor([0, 1, 2]), "auto"), is_classes(torch.tensor([0.5, 1.0]), "auto")
+    (True, False)
+    """
     if task not in TASKS:
         raise InputError(
             f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}. Choose one."
@@ -146,14 +176,14 @@ def is_classes(target: Tensor, task: Task) -> bool:
     if task == "classification" and not single:
         raise InputError(
             "Labels of a classification must be one class for each sample, got "
-            f"{target.numel() // len(target)} "
-            "columns. Pass task='multilabel', or class numbers."
+            f"{target.numel() // len(target)} columns. Pass task='multilabel', or class numbers."
         )
     return task == "classification" or (
         task == "auto" and single and not target.is_floating_point()
     )
 
 
+@implements("V3", cites=("novello2020variance",))
 def sampled_variance(
     function: Callable[[Tensor], Tensor],
     inputs: Tensor,
@@ -163,12 +193,23 @@ def sampled_variance(
     generator: torch.Generator,
     batch_size: int = 4096,
 ) -> Tensor:
-    r"""How much a function that can be called varies around each input, summed over its outputs.
+    r"""Estimate how much a function varies around each input, from noisy evaluations.
 
-    .. math:: v(x) = \frac{1}{k-1} \sum_{i=1}^{k} \| f(x + \varepsilon_i) - f(x) \|^2, \qquad
-              \varepsilon_i \sim N(0, \epsilon I)
+    Formula: $v(x) = \frac{1}{k-1} \sum_{i=1}^{k} \| f(x + \varepsilon_i) - f(x) \|^2, \quad
+    \varepsilon_i \sim N(0, \epsilon I)$
 
-    with k = ``samples``: as k grows and ε shrinks, v tends to ε‖∇f(x)‖².
+    Reading: Large where the function changes quickly. As k grows and ε shrinks, it tends to
+    ε‖∇f(x)‖². Outputs are summed.
+
+    Assumes: A function that can be evaluated at any point; no derivative is needed.
+
+    Args:
+        function: Takes a batch of inputs and returns one output or row of outputs per input.
+        inputs: Where to measure, one row or tensor per input.
+        epsilon: Variance ε of the noise.
+        samples: Number k of noisy evaluations per input, at least 2.
+        generator: Source of the noise.
+        batch_size: Inputs per call of the function.
 
     >>> x = torch.zeros(1, 3, dtype=torch.float64)
     >>> v = sampled_variance(
@@ -180,7 +221,7 @@ def sampled_variance(
     if samples < 2 or not epsilon > 0:
         raise InputError(
             f"samples must be at least 2 and epsilon above 0, got {samples!r} and {epsilon!r}. "
-            "Raise them."
+            "Raise the one that is too small."
         )
     with torch.no_grad():
         parts = [

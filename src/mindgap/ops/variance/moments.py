@@ -1,19 +1,19 @@
-"""The variance of the labels of neighbors whose last places are shared by ties: from pair sums, in closed form."""
+"""The variance of the labels of k neighbors, averaged over all ways to break ties."""
 
 import dataclasses
 
 import torch
 from torch import Tensor
 
-from mindgap.ops.neighbors.points import Points, places, rows_of, starts, sums
+from mindgap.ops.neighbors.points import Points, entries, rows_of, starts, sums
 from mindgap.ops.neighbors.scores import Near
 
 NUMBERS = 2**22  # numbers held at once
 
 
 @dataclasses.dataclass
-class Moments:
-    """Counts ``n``, sums of squares ``q`` and products of sums ``s`` of the inner (i) and the tied (t) labels."""
+class _Moments:
+    """Counts ``n``, sums of squares ``q`` and products of sums ``s`` of inner and tied labels."""
 
     n_i: Tensor
     n_t: Tensor
@@ -24,7 +24,7 @@ class Moments:
     s_tt: Tensor
 
     def expected_variance(self, k: int) -> Tensor:
-        """The mean, over all ways to fill up to k with tied labels, of the unbiased variance of k labels.
+        """Average the unbiased variance of k labels over all ways to choose among tied labels.
 
         With m = k - n_i places for n_t tied labels, a pair of labels is drawn with probability 1
         (both inner), m/n_t (one tied) or m(m-1)/(n_t(n_t-1)) (both tied), and the variance is the
@@ -39,9 +39,9 @@ class Moments:
 
 
 class Classes:
-    """Class numbers as one-hot labels, kept as counts so that any number of classes fits.
+    """One-hot labels, kept as counts so that any number of classes fits in memory.
 
-    An atom is a (point, class) pair that occurs; atoms ``start[u]`` to ``start[u + 1]`` belong to
+    An atom is a (point, class) pair that occurs. Atoms ``start[u]`` to ``start[u + 1]`` belong to
     point u.
     """
 
@@ -53,24 +53,26 @@ class Classes:
         self.start = starts(torch.bincount(atom // self.classes, minlength=len(points)))
         self.number = atom % self.classes
 
-    def moments(self, near: Near) -> Moments:
-        """Whole numbers throughout, so nothing is rounded before the division."""
+    def moments(self, near: Near) -> _Moments:
+        """Count labels by class: whole numbers, so nothing is rounded before the division."""
         code, i, t = self._tally(near)
         total = sums(
             torch.stack([i, t, i * i, i * t, t * t], dim=1), code // self.classes, len(near.rows)
         )
         n_i, n_t, s_ii, s_it, s_tt = total.unbind(1)
-        return Moments(n_i, n_t, n_i, n_t, s_ii, s_it, s_tt)
+        return _Moments(n_i, n_t, n_i, n_t, s_ii, s_it, s_tt)
 
     def agreement(self, near: Near, k: int) -> tuple[Tensor, Tensor]:
-        """The atoms of ``near.rows``, and for each the expected share of its k neighbors, itself aside, of its class.
+        """Compute the expected share of each sample's other k - 1 neighbors that have its class.
 
-        The sample itself is among the k for sure, unless k or more copies of it lie at distance
-        zero.
+        The sample itself is one of the k, unless k or more copies of it compete at distance zero.
+
+        Returns:
+            The atoms of ``near.rows``, and the share of each.
         """
         code, i, t = self._tally(near)
         n_i, n_t = sums(torch.stack([i, t], dim=1), code // self.classes, len(near.rows)).unbind(1)
-        atom = places(self.start, near.rows)
+        atom = entries(self.start, near.rows)
         row = torch.repeat_interleave(torch.arange(len(near.rows)), self.start.diff()[near.rows])
         own = torch.searchsorted(code, row * self.classes + self.number[atom])
         chance = ((k - n_i) / n_t)[row]
@@ -78,26 +80,26 @@ class Classes:
         return atom, (i[own] + chance * t[own] - self_chosen) / (k - self_chosen)
 
     def _tally(self, near: Near) -> tuple[Tensor, Tensor, Tensor]:
-        """How many inner and how many tied labels each (row, class) has; codes are row x classes + class."""
-        place, row, inner = near.index, rows_of(near.start), near.inner
+        """Count the inner and the tied labels of each (row, class), coded row x classes + class."""
+        atom, row, inner = near.index, rows_of(near.start), near.inner
         if self.points.repeated:
             atoms = self.start.diff()[near.index]
-            place = places(self.start, near.index)
+            atom = entries(self.start, near.index)
             row, inner = (torch.repeat_interleave(value, atoms) for value in (row, inner))
-        code = row * self.classes + self.number[place]
+        code = row * self.classes + self.number[atom]
         size = len(near.rows) * self.classes
         kinds, code = (
             (torch.arange(size), code) if size <= NUMBERS else code.unique(return_inverse=True)
         )
-        weight = self.count[place].double()
+        weight = self.count[atom].double()
         i = sums(weight * inner, code, len(kinds))
         return kinds, i, sums(weight, code, len(kinds)) - i
 
 
 class Values:
-    """Numbers: one or several outputs, or several yes-or-no labels; squares add up over the columns.
+    """Numeric labels: one or several outputs, or several binary labels; columns add up.
 
-    Labels are taken from the mean label of the row's own point, so that what is far from zero does
+    Labels are measured from the mean label of the row's own point, so that labels far from zero do
     not cancel.
     """
 
@@ -118,8 +120,8 @@ class Values:
             self.mean[same] = values[points.table.start[:-1]][same]
         self.within = sums((values - self.mean[owner]).square().sum(1), owner, len(points))
 
-    def moments(self, near: Near) -> Moments:
-        """Sums over the outputs, some columns at a time."""
+    def moments(self, near: Near) -> _Moments:
+        """Sum over the outputs, some columns at a time."""
         row, rows = rows_of(near.start), len(near.rows)
         size = max(1, NUMBERS // max(1, len(row)))
         weight = torch.stack([near.inner, ~near.inner]).double() * self.count[near.index]
@@ -132,10 +134,10 @@ class Values:
             q += torch.stack([sums(w * away.square().sum(1), row, rows) for w in weight])
             i, t = (sums(w[:, None] * away, row, rows) for w in weight)
             s += torch.stack([(i * i).sum(1), (i * t).sum(1), (t * t).sum(1)])
-        return Moments(n[0], n[1], q[0], q[1], s[0], s[1], s[2])
+        return _Moments(n[0], n[1], q[0], q[1], s[0], s[1], s[2])
 
     def means(self, near: Near, k: int) -> Tensor:
-        """The expected mean label of the k neighbors of each row, one column per output."""
+        """Compute the expected mean label of the k neighbors of each row, one column per output."""
         row, rows = rows_of(near.start), len(near.rows)
         count = self.count[near.index]
         inner, tied = count * near.inner, count * ~near.inner

@@ -1,8 +1,4 @@
-"""Sample weights from local variance: scaling, controls, density correction, suspects of a wrong label.
-
-How densely samples lie, as the logarithm of an estimated density: by neighbors, by kernels, by a
-mixture.
-"""
+"""Sample weights from local variance: scaling, controls, density, suspect labels."""
 
 import math
 from typing import Literal
@@ -10,13 +6,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError
+from mindgap.core import InputError, implements
 from mindgap.ops.mixture.fit import fit_mixture
 
 Scaling = Literal["max", "min-max"]
 Normalize = Literal["mean"]
+BLOCK = 1024  # samples whose kernels are summed at once
 
 
+@implements("V5", cites=("novello2020variance",))
 def scale_weights(
     variance: Tensor,
     max_weight: float,
@@ -24,14 +22,22 @@ def scale_weights(
     scaling: Scaling = "max",
     normalize: Normalize | None = None,
 ) -> Tensor:
-    r"""Weights from 1 (calm) to ``max_weight`` m (where the variance is largest).
+    r"""Scale local variances to sample weights between 1 and ``max_weight``.
 
-    .. math:: w = 1 + (m - 1) \frac{v}{\max v} \quad (\text{"max"}), \qquad
-              w = 1 + (m - 1) \frac{v - \min v}{\max v - \min v} \quad (\text{"min-max"})
+    Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
 
-    Where all variances are equal there is nothing to tell apart, and ``"min-max"`` gives all
-    weights 1; so does ``"max"`` where they are zero. ``normalize="mean"`` divides by the mean
-    weight, so that weighted training takes steps of the same size as unweighted training.
+    Reading: Samples whose labels vary most among their neighbors get the weight m, samples in calm
+    regions the weight 1. If no variance is above zero, all weights are 1.
+
+    Assumes: The variances are at least zero. Their ratios carry the information, not their scale.
+
+    Args:
+        variance: One local variance v per sample.
+        max_weight: The largest weight m; 1 means no weighting.
+        scaling: ``"max"`` as in the formula, or ``"min-max"``, which subtracts the smallest
+            variance first, so that the smallest weight is always 1.
+        normalize: ``"mean"`` divides by the mean weight, so that weighted training takes steps of
+            the same size as unweighted training.
 
     >>> scale_weights(torch.tensor([0.0, 0.5, 1.0]), 5).tolist()
     [1.0, 3.0, 5.0]
@@ -44,77 +50,6 @@ def scale_weights(
     if spread > 0:
         weights += (max_weight - 1) * ((values - low) / spread)
     return weights / mean(weights) if normalize == "mean" else weights
-
-
-def mean(values: Tensor) -> float:
-    """The mean from an exact sum, which no order of the values changes."""
-    return math.fsum(values.tolist()) / len(values)
-
-
-def permuted(weights: Tensor, generator: torch.Generator) -> Tensor:
-    """A control: the same weights on other samples. What it still achieves is not due to the local variance."""
-    return weights[torch.randperm(len(weights), generator=generator)]
-
-
-def uniform(weights: Tensor) -> Tensor:
-    """A control: every sample weighs 1."""
-    return torch.ones_like(weights)
-
-
-def density_corrected(variance: Tensor, log_density: Tensor, winsorize: float = 0.05) -> Tensor:
-    r"""Variance over density, up to a factor, as importance weighting asks: :math:`w \propto v / p_X`.
-
-    Estimated densities differ by hundreds of powers of ten between samples, so the logarithm is
-    winsorized first: what lies outside its ``winsorize`` and ``1 - winsorize`` quantiles is moved
-    onto them. The result is scaled so that the densest sample keeps its variance and thinner ones
-    gain.
-
-    >>> density_corrected(
-    ...     torch.ones(3), torch.tensor([0.0, -1.0, -2.0]), winsorize=0
-    ... ).log().tolist()
-    [0.0, 1.0, 2.0]
-    """
-    if not 0 <= winsorize < 0.5:
-        raise InputError(
-            f"winsorize must be a number from 0 up to (not with) 0.5, got {winsorize!r}. Try 0.05."
-        )
-    density = log_density.double()
-    ordered = density.sort().values
-    cut = int(
-        winsorize * len(ordered)
-    )  # an element, not an interpolation: infinities stay out of the arithmetic
-    density = density.clamp(ordered[cut], ordered[-1 - cut])
-    rarity = (density.max() - density).clamp_max(
-        600
-    )  # the largest ratio of doubles, with room to multiply
-    return variance.double() * rarity.exp()
-
-
-def suspects(agreement: Tensor, threshold: float = 0.1) -> Tensor:
-    """The samples whose class at most a share ``threshold`` of their neighbors carries: perhaps a wrong label.
-
-    >>> suspects(torch.tensor([0.0, 0.1, 0.9])).tolist()
-    [True, True, False]
-    """
-    if not 0 <= threshold <= 1:
-        raise InputError(
-            f"threshold must be a number from 0 to 1, got {threshold!r}. It is a share of "
-            "neighbors."
-        )
-    return agreement <= threshold + 1e-12
-
-
-def outliers(deviation: Tensor, threshold: float = 5.0) -> Tensor:
-    """The samples whose value lies more than ``threshold`` standard deviations from those around: perhaps wrong.
-
-    >>> outliers(torch.tensor([0.5, 9.0, torch.inf])).tolist()
-    [False, True, True]
-    """
-    if not threshold > 0:
-        raise InputError(
-            f"threshold must be above 0, got {threshold!r}. It counts standard deviations."
-        )
-    return deviation > threshold
 
 
 def _check(max_weight: float, scaling: str, normalize: str | None) -> None:
@@ -133,15 +68,84 @@ def _check(max_weight: float, scaling: str, normalize: str | None) -> None:
         )
 
 
-BLOCK = 1024
+def mean(values: Tensor) -> float:
+    """Compute the mean from an exact sum, which does not depend on the order of the values.
+
+    >>> mean(torch.tensor([1e16, 1.0, -1e16], dtype=torch.float64)) == 1 / 3
+    True
+    """
+    return math.fsum(values.tolist()) / len(values)
+
+
+def permuted(weights: Tensor, generator: torch.Generator) -> Tensor:
+    """Assign the same weights to other samples: a control.
+
+    A gain that permuted weights also achieve is not due to the local variance.
+
+    Args:
+        weights: One weight per sample.
+        generator: Source of the permutation.
+
+    >>> permuted(torch.tensor([1.0, 2.0, 5.0]), torch.Generator().manual_seed(0)).sort().values
+    tensor([1., 2., 5.])
+    """
+    return weights[torch.randperm(len(weights), generator=generator)]
+
+
+def uniform(weights: Tensor) -> Tensor:
+    """Give every sample the weight 1: a control."""
+    return torch.ones_like(weights)
+
+
+@implements("V6", cites=("novello2020variance",))
+def density_corrected(variance: Tensor, log_density: Tensor, winsorize: float = 0.05) -> Tensor:
+    r"""Divide local variances by an estimated density, as importance weighting asks.
+
+    Formula: $w_i \propto \frac{v_i}{p_X(x_i)}$
+
+    Reading: Samples in sparse regions gain. The sample of highest density keeps its variance.
+
+    Assumes: A usable density estimate. Estimates differ by hundreds of powers of ten between
+    samples, so their logarithms are winsorized: values outside the ``winsorize`` and
+    ``1 - winsorize`` quantiles are moved onto these quantiles.
+
+    Args:
+        variance: One local variance per sample.
+        log_density: Logarithm of the density at each sample, by :func:`neighbor_log_density`,
+            :func:`kernel_log_density` or :func:`mixture_log_density`.
+        winsorize: Share of the smallest and of the largest densities to pull in.
+
+    >>> density_corrected(
+    ...     torch.ones(3), torch.tensor([0.0, -1.0, -2.0]), winsorize=0
+    ... ).log().tolist()
+    [0.0, 1.0, 2.0]
+    """
+    if not 0 <= winsorize < 0.5:
+        raise InputError(
+            f"winsorize must be a number from 0 to below 0.5, got {winsorize!r}. Try 0.05."
+        )
+    density = log_density.double()
+    ordered = density.sort().values
+    # The quantile is an element, not an interpolation: an infinite density must not enter the
+    # arithmetic.
+    cut = int(winsorize * len(ordered))
+    density = density.clamp(ordered[cut], ordered[-1 - cut])
+    # exp overflows a double at 709; 600 leaves a margin for the product with the variance.
+    rarity = (density.max() - density).clamp_max(600)
+    return variance.double() * rarity.exp()
 
 
 def neighbor_log_density(square_distance: Tensor, k: int, dimension: int) -> Tensor:
-    r"""The density from the distance r to the k-th neighbor, the sample itself counted.
+    r"""Estimate the log density from the distance r to the k-th neighbor.
 
     .. math:: \log p = \log\frac{k-1}{n-1} - \log V_d - d \log r, \qquad V_d = \pi^{d/2} / \Gamma(d/2 + 1)
 
     A sample with k or more copies has r = 0; it gets the smallest r > 0 of all.
+
+    Args:
+        square_distance: Squared distance r² of each sample to its k-th neighbor.
+        k: Number of neighbors, the sample itself included.
+        dimension: Number d of features.
 
     >>> neighbor_log_density(torch.tensor([1.0, 4.0]), k=2, dimension=1).exp()
     tensor([0.5000, 0.2500], dtype=torch.float64)
@@ -155,20 +159,27 @@ def neighbor_log_density(square_distance: Tensor, k: int, dimension: int) -> Ten
 
 
 def kernel_log_density(features: Tensor, bandwidth: float | None = None) -> Tensor:
-    r"""The density from Gaussian kernels on all other samples.
+    r"""Estimate the log density by Gaussian kernels on all other samples.
 
     .. math:: \log p(x_i) = \log \frac{1}{n-1} \sum_{j \ne i} \prod_c N(x_{ic};\, x_{jc},\, (h\sigma_c)^2)
 
-    ``bandwidth`` h is in standard deviations σ of each feature; by default Scott's
-    ``n^(-1/(d+4))``. Leaving the sample itself out keeps the estimate from being its own kernel
-    alone where data are sparse.
+    The sample itself is left out: in sparse regions its own kernel would dominate the estimate.
+
+    Args:
+        features: One row per sample.
+        bandwidth: h, in standard deviations σ of each feature; Scott's ``n^(-1/(d+4))`` if None.
+
+    >>> crowded, lonely = kernel_log_density(torch.tensor([[0.0], [0.1], [0.2], [5.0]]))[[1, 3]]
+    >>> bool(crowded > lonely)
+    True
     """
     rows, log_scale = _standardized(features)
     count, dimension = rows.shape
     h = count ** (-1 / (dimension + 4)) if bandwidth is None else bandwidth
     if not h > 0:
         raise InputError(
-            f"bandwidth must be a number above 0, got {bandwidth!r}. It is in standard deviations."
+            f"bandwidth must be a number above 0, got {bandwidth!r}. Pass it in standard "
+            "deviations."
         )
     rows = rows / h
     constant = (
@@ -195,12 +206,24 @@ def mixture_log_density(
     iterations: int = 100,
     tolerance: float = 1e-6,
 ) -> Tensor:
-    r"""The density of a mixture of Gaussians with full covariance, fitted by expectation-maximization.
+    r"""Estimate the log density by a mixture of Gaussians with full covariance.
 
     .. math:: \log p(x) = \log \sum_c \pi_c N(x; \mu_c, \Sigma_c)
 
     No component is narrower than a thousandth of a feature's standard deviation, which keeps its
-    covariance invertible. Fewer different samples than components get a component each.
+    covariance invertible.
+
+    Args:
+        features: One row per sample.
+        components: Number of Gaussians, reduced to the number of distinct samples.
+        seed: Seed of the initialization.
+        iterations: Most iterations of expectation-maximization.
+        tolerance: It stops when an iteration raises the mean log-likelihood by less.
+
+    >>> features = torch.tensor([[0.0], [0.1], [0.2], [5.0], [5.1]])
+    >>> found = mixture_log_density(features, components=2)
+    >>> found.shape, bool(found.isfinite().all())
+    (torch.Size([5]), True)
     """
     rows, log_scale = _standardized(features)
     if not 1 <= components <= len(rows):
@@ -222,9 +245,53 @@ def mixture_log_density(
 
 
 def _standardized(features: Tensor) -> tuple[Tensor, float]:
-    """Features over their standard deviations, and the logarithm of the product of these."""
+    """Divide features by their standard deviations; also return the log of their product."""
     rows = features.detach().double()
     rows = rows - rows.mean(0)
     deviation = rows.square().mean(0).sqrt()
     deviation = torch.where(deviation > 0, deviation, torch.ones_like(deviation))
     return rows / deviation, float(deviation.log().sum())
+
+
+@implements("V10", cites=("novello2020variance",))
+def suspects(agreement: Tensor, threshold: float = 0.1) -> Tensor:
+    r"""Mark the samples whose class few of their neighbors share: their label may be wrong.
+
+    Formula: $\frac{1}{k-1} \left| \{ j \in S_k(i) \setminus \{i\} : y_j = y_i \} \right| \le t$
+
+    Reading: True means that hardly any neighbor confirms the label. Where classes overlap much,
+    many correct labels are marked too.
+
+    Assumes: Class labels, and features in which neighbors usually share their class.
+
+    Args:
+        agreement: Share of each sample's other neighbors that have its class, from
+            ``local_variance(..., agreement=True)``.
+        threshold: Largest share t at which a sample is marked.
+
+    >>> suspects(torch.tensor([0.0, 0.1, 0.9])).tolist()
+    [True, True, False]
+    """
+    if not 0 <= threshold <= 1:
+        raise InputError(
+            f"threshold must be a number from 0 to 1, got {threshold!r}. Pass a share of neighbors."
+        )
+    return agreement <= threshold + 1e-12
+
+
+def outliers(deviation: Tensor, threshold: float = 5.0) -> Tensor:
+    """Mark the samples whose value lies far from those of their neighbors: it may be wrong.
+
+    Args:
+        deviation: Distance of each sample's value from the mean of its other neighbors, in their
+            standard deviations, from ``local_variance(..., agreement=True)``.
+        threshold: Number of standard deviations beyond which a sample is marked.
+
+    >>> outliers(torch.tensor([0.5, 9.0, torch.inf])).tolist()
+    [False, True, True]
+    """
+    if not threshold > 0:
+        raise InputError(
+            f"threshold must be above 0, got {threshold!r}. Pass a number of standard deviations."
+        )
+    return deviation > threshold

@@ -1,1 +1,1 @@
-"""Whole pages other than the report of examine: studies, certificates, weights, sampling, surfaces."""
+"""Whole pages other than the report of examine: studies, certificates, weights, sampling."""

@@ -1,4 +1,4 @@
-"""The page of `mindgap certify`: the promise, what it is made of, and every number in words."""
+"""The page of ``mindgap certify``: the promise, its parts, and every number in words."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ from mindgap.report.style import (
     SKY,
     TEST,
     TRAIN,
-    Chart,
+    Drawn,
     Figure,
     axis_title,
     figure,
@@ -33,8 +33,8 @@ FORMULAS = {
 PARTS = {
     "seen": ("error on the bound data", TRAIN),
     "drawn": ("Monte-Carlo part", AMBER),
-    "sure": ("price of confidence", SKY),
-    "kl": ("price of the KL", PINK),
+    "sure": ("complexity term without KL", SKY),
+    "kl": ("complexity term of the KL", PINK),
 }
 
 
@@ -44,7 +44,7 @@ def certificate_page(certificate: Certificate, path: str | os.PathLike[str]) -> 
 
 
 def certificate_html(certificate: Certificate) -> str:
-    """The page as text."""
+    """Write the page as text."""
     tone = "bad" if not certificate.valid else "warn" if certificate.vacuous else "good"
     label, _, why = certificate.verdict.partition(" (")
     return html.render(
@@ -53,14 +53,14 @@ def certificate_html(certificate: Certificate) -> str:
         tone=tone,
         label=label,
         why=f"{why[:1].upper()}{why[1:-1]}." if why else "",
-        numbers=numbers_in_words(certificate),
-        made=made_in_words(certificate),
+        numbers=_numbers_in_words(certificate),
+        made=_made_in_words(certificate),
         charts=[_chart(certificate)],
     )
 
 
 def shares(certificate: Certificate, theorem: str) -> dict[str, float]:
-    """What a bound is made of: seen error, Monte-Carlo part, price of confidence (no KL), price of the KL."""
+    """Split a bound into error seen, Monte-Carlo part, and complexity without and by KL."""
     candidates = int(certificate.settings.get("candidates", 1))
     rest = (certificate.delta - certificate.monte_carlo_delta) / candidates
     without = FORMULAS[theorem](certificate.error_limit, 0.0, certificate.samples, rest)
@@ -72,34 +72,37 @@ def shares(certificate: Certificate, theorem: str) -> dict[str, float]:
     }
 
 
-def _chart(certificate: Certificate) -> Chart:
-    beside = (
+def _chart(certificate: Certificate) -> Drawn:
+    lines = (
         []
         if certificate.test_error is None
-        else ["The orange line is the random model's error on test data."]
+        else ["The orange line is the stochastic classifier's error on test data."]
     )
     if certificate.prior_bound is not None:
-        beside.append(
-            "The green line is the control: the held-out bound on the prior's mean weights, without noise."
+        lines.append(
+            "The green line is the control: the held-out bound on the prior's mean weights, "
+            "without noise."
         )
-    return Chart(
+    return Drawn(
         key="parts",
         title="What the bound is made of",
         caption=" ".join(
             [
-                "Every bar is the same promise by another theorem; the first was chosen in advance.",
-                *beside,
+                "Every bar is the same promise by another theorem. "
+                "The first theorem was chosen in advance.",
+                *lines,
             ]
         ),
-        alt=f"Bars of the bounds by theorem: the kl inverse is {wording.percent(certificate.bound)}, of which "
-        f"{wording.percent(certificate.error)} was seen on the bound data.",
-        figure=parts_figure(certificate),
+        alt="Bars of the bounds by theorem: the kl inverse is "
+        f"{wording.percent(certificate.bound)}, of which {wording.percent(certificate.error)} was "
+        "seen on the bound data.",
+        figure=_parts_figure(certificate),
         wide=True,
     )
 
 
-def parts_figure(certificate: Certificate) -> Figure:
-    """Stacked bars, one a theorem, and lines for the test error and the control."""
+def _parts_figure(certificate: Certificate) -> Figure:
+    """Draw one stacked bar per theorem, and lines for the test error and the control."""
     found = [shares(certificate, name) for name in certificate.bounds]
     rows = list(range(len(found)))
     bars: list[dict[str, Any]] = [
@@ -166,42 +169,46 @@ def _label(row: int, value: float, far: float) -> dict[str, Any]:
     }
 
 
-def numbers_in_words(certificate: Certificate) -> dict[str, str]:
-    """Every number of the bound, and what it is."""
+def _numbers_in_words(certificate: Certificate) -> dict[str, str]:
+    """Say what every number of the bound is."""
     percent, samples = "{:.2%}".format, f"{certificate.samples:,} bound samples"
     rows = {
-        "Bound": f"{percent(certificate.bound)}: at most this share of answers is wrong, by the kl inverse",
-        "Confidence": f"{1 - certificate.delta:.4g} (δ = {certificate.delta:g}), over the draw of the bound data and "
-        f"of the weights; {certificate.monte_carlo_delta:g} of δ is kept for the draws of the weights (δ')",
+        "Bound": f"{percent(certificate.bound)}: at most this share of answers is wrong, by the kl "
+        "inverse",
+        "Confidence": f"{1 - certificate.delta:.4g} (δ = {certificate.delta:g}), over the draw of "
+        f"the bound data and of the weights; {certificate.monte_carlo_delta:g} of δ is kept for "
+        "the draws of the weights (δ')",
         "Error seen": f"{percent(certificate.error)} of the answers on {samples} were wrong",
-        "Its limit": f"{percent(certificate.error_limit)}: by {certificate.draws:,} independent draws of the weights, "
-        "the expected error on the bound data is at most this",
+        "Its limit": f"{percent(certificate.error_limit)}: the expected error on the bound data is "
+        f"at most this, by {certificate.draws:,} independent draws of the weights",
         "KL": f"{certificate.kl:,.2f} nats: how far the posterior went from its prior, "
-        f"{certificate.kl / certificate.samples:.2g} a sample",
-        "Cross entropy": f"{percent(certificate.loss_bounds['kl'])} of the largest one at most, by the same theorem "
-        f"({percent(certificate.loss)} seen); this holds with the same confidence on its own",
-        "Guessing": f"{percent(certificate.guess)}: the error of always answering the most frequent class",
+        f"{certificate.kl / certificate.samples:.2g} per sample",
+        "Cross entropy": f"at most {percent(certificate.loss_bounds['kl'])} of its largest value, "
+        f"by the same theorem ({percent(certificate.loss)} seen); this holds with the same "
+        "confidence on its own",
+        "Majority class": f"{percent(certificate.baseline)}: the error of always answering the "
+        "most frequent class",
     }
     if certificate.prior_bound is not None and certificate.prior_error is not None:
         rows["Control"] = (
-            f"{percent(certificate.prior_bound)}: the held-out bound, at the same δ, on the prior's mean weights, "
-            f"which err on {percent(certificate.prior_error)} of the bound data. PAC-Bayes gains only what the "
-            "certificate is below this"
+            f"{percent(certificate.prior_bound)}: the held-out bound, at the same δ, on the "
+            f"prior's mean weights, which err on {percent(certificate.prior_error)} of the bound data. "
+            "PAC-Bayes gains only what the certificate is below this"
         )
     if certificate.test_error is not None:
         rows["Test error"] = (
-            f"{percent(certificate.test_error)} of {certificate.sizes.get('test', 0):,} test answers were wrong, each "
-            "with weights of its own"
+            f"{percent(certificate.test_error)} of {certificate.sizes.get('test', 0):,} test "
+            "answers were wrong, each with weights of its own"
         )
     return rows
 
 
-def made_in_words(certificate: Certificate) -> dict[str, str]:
-    """What was used."""
+def _made_in_words(certificate: Certificate) -> dict[str, str]:
+    """Say what was used."""
     sizes, settings = certificate.sizes, certificate.settings
     learned = certificate.prior == "learned"
     prior = (
-        f"learned on {sizes.get('prior', 0):,} samples that do not bound"
+        f"learned on {sizes.get('prior', 0):,} samples that are not bound data"
         if learned
         else "the weights before training"
     )
@@ -211,9 +218,11 @@ def made_in_words(certificate: Certificate) -> dict[str, str]:
         else "whole models were drawn"
     )
     return {
-        "Prior": f"{prior}; {certificate.posterior} noise of scale {certificate.scale:g}, {certificate.chosen}",
-        "Posterior": f"{certificate.posterior}, over {sizes.get('weights', 0):,} weights, trained on "
-        f"{sizes.get('train', 0):,} samples for {wording.count(settings.get('epochs', 0), 'epoch')}, down the "
+        "Prior": f"{prior}; {certificate.posterior} noise of scale {certificate.scale:g}, "
+        f"{certificate.chosen}",
+        "Posterior": f"{certificate.posterior}, over {sizes.get('weights', 0):,} weights, trained "
+        f"on {sizes.get('train', 0):,} samples for "
+        f"{wording.count(settings.get('epochs', 0), 'epoch')} to minimize the "
         f"{settings.get('objective')} bound",
         "Draws": f"{certificate.draws:,}; {own}",
         "Seed": str(settings.get("seed", "")),

@@ -1,4 +1,4 @@
-"""The page of `mindgap sample`: the points, where they gathered and why, what failed, and the settings in words.
+"""The page of `mindgap sample`: the points, why they were chosen, what failed, the settings.
 
 The figure of a sampling of three inputs or more: a matrix of planes.
 """
@@ -24,12 +24,12 @@ from mindgap.report.pages.sampling_figures import (
     heat_map,
     short,
 )
-from mindgap.report.style import GRAY, LINE, Chart, Figure, axis_title, clean, figure
+from mindgap.report.style import GRAY, LINE, Drawn, Figure, axis_title, clean, figure
 from mindgap.sampling.taylor_sampler import TaylorSampler
 
 MOST_INPUTS = 5
 SPACE = 0.02  # between two planes, as a share of the whole
-SYMBOLS = {"start": "circle", "interest": "square", "given": "diamond"}
+SYMBOLS = {"initial": "circle", "acquisition": "square", "given": "diamond"}
 BAR = {
     "thickness": 12,
     "len": 0.6,
@@ -39,7 +39,7 @@ BAR = {
 
 
 def matrix(sampler: TaylorSampler, cloud: Cloud, names: Sequence[str]) -> Figure:
-    """More inputs: every pair of the first five, points colored by their weight, new ones as squares."""
+    """Draw every pair of the first five inputs, points colored by weight, new ones as squares."""
     inputs = min(sampler.domain.dimension, MOST_INPUTS)
     pairs = [(row, column) for row in range(1, inputs) for column in range(row)]
     traces: list[dict[str, Any]] = []
@@ -63,7 +63,7 @@ def matrix(sampler: TaylorSampler, cloud: Cloud, names: Sequence[str]) -> Figure
 def _axes(
     sampler: TaylorSampler, names: Sequence[str], inputs: int, row: int, column: int, mark: str
 ) -> dict[str, Any]:
-    """Both axes of a plane; only those at the left and at the bottom are labeled."""
+    """Return both axes of a plane; only those at the left and at the bottom are labeled."""
     axis = {
         "gridcolor": LINE,
         "linecolor": GRAY,
@@ -106,18 +106,18 @@ def _colored(kind: str, x: Tensor, y: Tensor, weight: Tensor, *, scale: bool) ->
     return drawn
 
 
-INTEREST = {
+ACQUISITION = {
     "derivative": "the Taylor metric Df of order {order} by automatic differentiation, noise of variance {epsilon}",
     "differences": "the Taylor metric Df of order {order} by central differences, noise of variance {epsilon}",
-    "sampled": "the variance of the function under noise of variance {epsilon}, from {draws} calls a point",
+    "sampled": "the variance of the function under noise of variance {epsilon}, from {draws} calls per point",
     "neighbors": "the variance of the known values among the {neighbors} nearest points, the point itself included",
 }
-DENSITY = {
-    "pool": "uniform candidates, drawn by the interest of the known points around them",
-    "exact": "uniform candidates, drawn by their own interest",
-    "mixture": "a Gaussian mixture of {components} components, fitted to the known points by their interest",
+PROPOSAL = {
+    "pool": "uniform candidates, drawn by the acquisition values of the known points around them",
+    "exact": "uniform candidates, drawn by their own acquisition values",
+    "mixture": "a Gaussian mixture of {components} components, fitted to the known points by their acquisition values",
 }
-START = {
+DESIGN = {
     "sobol": "a Sobol sequence",
     "grid": "a grid",
     "uniform": "uniform",
@@ -144,7 +144,14 @@ def sampling_html(
     outputs: Sequence[str] = (),
     source: str = "",
 ) -> str:
-    """The page as text; ``names`` and ``outputs`` say how inputs and values are called, ``source`` what was sampled."""
+    """Return the page as text.
+
+    Args:
+        sampler: The sampler, with its points and values.
+        names: What the inputs are called.
+        outputs: What the values are called.
+        source: What was sampled.
+    """
     names = list(names) or [f"x{k}" for k in range(sampler.domain.dimension)]
     outputs = list(outputs) or [f"y{k}" for k in range(sampler.width or 1)]
     return html.render(
@@ -162,7 +169,7 @@ def sampling_html(
 
 
 def counts(sampler: TaylorSampler) -> list[tuple[str, int, int, int, int]]:
-    """Of every kind of points: its name, how many there are, how many have a value, failed, or wait for theirs."""
+    """Count the points of every kind: all, those with a value, failed, and pending."""
     answers, failed = sampler.answers, sampler.failed
     rows = []
     for why, (name, _, _) in MARKS.items():
@@ -175,46 +182,48 @@ def counts(sampler: TaylorSampler) -> list[tuple[str, int, int, int, int]]:
 
 def sampling_charts(
     sampler: TaylorSampler, names: Sequence[str], outputs: Sequence[str]
-) -> list[Chart]:
-    """The image that fits the number of inputs; none while nothing was asked."""
+) -> list[Drawn]:
+    """Return the image that fits the number of inputs; none while nothing was asked."""
     if not sampler.asked:
         return []
-    interest = _interest(sampler)
-    cloud = cloud_of(sampler, interest)
+    acquisition = _acquisition(sampler)
+    cloud = cloud_of(sampler, acquisition)
     inputs = sampler.domain.dimension
-    new = sum(one.why == "interest" for one in sampler.asked)
+    new = sum(one.why == "acquisition" for one in sampler.asked)
     gathered = f"{wording.count(len(sampler.asked), 'point')}, {new} new."
     drawn = {1: _curve, 2: _map}.get(inputs, _matrix)
-    return [drawn(sampler, cloud, interest, names, outputs, gathered)]
+    return [drawn(sampler, cloud, acquisition, names, outputs, gathered)]
 
 
-def _interest(sampler: TaylorSampler) -> Tensor:
-    """The interest of the known points, or nothing where it cannot be told without the function."""
-    if sampler.function is None and sampler.interest.calls:
+def _acquisition(sampler: TaylorSampler) -> Tensor:
+    """Return the acquisition values of the known points, if they can be computed."""
+    if sampler.function is None and sampler.acquisition.calls:
         return torch.empty(0, dtype=torch.float64)
-    return sampler.interests().detach()
+    return sampler.acquisition_values().detach()
 
 
 def _curve(
     sampler: TaylorSampler,
     cloud: Cloud,
-    interest: Tensor,
+    acquisition: Tensor,
     names: Sequence[str],
     outputs: Sequence[str],
     gathered: str,
-) -> Chart:
+) -> Drawn:
     drawn = (
-        "the solid line is the mixture fitted to the start, from which the first new points come; "
-        if "mixture" in sampler.density.density
+        "the solid line is the mixture fitted to the initial design, from which the first new "
+        "points come; "
+        if "mixture" in sampler.proposal.kind
         else ""
     )
-    return Chart(
+    return Drawn(
         key="points",
         title="Where the points are",
-        caption=f"Black: the known values. Violet: {drawn}the dotted line is the interest as it is known now, as a "
-        "share of its largest. Below: every point, by why it was chosen.",
-        alt=f"The known values over {names[0]}, the interest, and the points on the axis: {gathered}",
-        figure=curve(sampler, cloud, interest, names, outputs),
+        caption=f"Black: the known values. Violet: {drawn}the dotted line is the acquisition "
+        "function as it is known now, as a share of its largest value. Below: every point, by why "
+        "it was chosen.",
+        alt=f"The known values over {names[0]}, the acquisition function, and the points on the axis: {gathered}",
+        figure=curve(sampler, cloud, acquisition, names, outputs),
         wide=True,
     )
 
@@ -222,18 +231,18 @@ def _curve(
 def _map(
     sampler: TaylorSampler,
     cloud: Cloud,
-    interest: Tensor,
+    acquisition: Tensor,
     names: Sequence[str],
     _: Sequence[str],
     gathered: str,
-) -> Chart:
-    return Chart(
+) -> Drawn:
+    return Drawn(
         key="points",
         title="Where the points are",
-        caption="Color: how strongly a place attracts new points, as it is known now: interest, capped and tempered, "
-        "carried from the known points to the places between them; the largest is one.",
-        alt=f"Map of {names[0]} and {names[1]} with interest as color and the points on top: {gathered}",
-        figure=heat_map(sampler, cloud, interest, names),
+        caption="Color: how strongly a place attracts new points, as it is known now: acquisition "
+        "values, capped and tempered, interpolated between the known points; the largest is one.",
+        alt=f"Map of {names[0]} and {names[1]} with acquisition values as color and the points on top: {gathered}",
+        figure=heat_map(sampler, cloud, acquisition, names),
         wide=True,
     )
 
@@ -245,55 +254,57 @@ def _matrix(
     names: Sequence[str],
     __: Sequence[str],
     gathered: str,
-) -> Chart:
+) -> Drawn:
     shown = (
         f" The first {MOST_INPUTS} of {len(names)} inputs are shown."
         if len(names) > MOST_INPUTS
         else ""
     )
-    return Chart(
+    return Drawn(
         key="points",
         title="Where the points are",
         caption="Every pair of inputs; new points are squares. Color: how strongly a point attracts new ones, as it "
-        f"is known now (interest, capped and tempered; the largest is one).{shown}",
-        alt=f"Scatter plots of every pair of inputs, colored by interest: {gathered}",
+        f"is known now (acquisition values, capped and tempered; the largest is one).{shown}",
+        alt=f"Scatter plots of every pair of inputs, colored by acquisition value: {gathered}",
         figure=matrix(sampler, cloud, names),
         wide=True,
     )
 
 
 def settings_in_words(sampler: TaylorSampler, names: Sequence[str]) -> dict[str, str]:
-    """Every setting as a reader would say it."""
+    """Return every setting as a reader would say it."""
     low, high = (end.tolist() for end in sampler.domain.bounds)
     ends = [
         f"{name} from {wording.number(a)} to {wording.number(b)}"
         for name, a, b in zip(names, low, high, strict=True)
     ]
     shape = type(sampler.domain).__name__.lower()
-    interest, draw = sampler.interest, sampler.density
-    neighbors = interest.neighbors or 2 * sampler.domain.dimension + 1
+    acquisition, proposal = sampler.acquisition, sampler.proposal
+    neighbors = acquisition.neighbors or 2 * sampler.domain.dimension + 1
     fields = {
-        "order": interest.order,
-        "epsilon": wording.number(interest.epsilon),
-        "draws": interest.draws,
+        "order": acquisition.order,
+        "epsilon": wording.number(acquisition.epsilon),
+        "draws": acquisition.draws,
     }
-    capped = "" if draw.cap == 1 else f", capped at its {wording.percent(draw.cap)} quantile"
-    tempered = "as it stands" if draw.temper == 1 else f"to the power {draw.temper:g}"
+    capped = (
+        "" if proposal.cap == 1 else f", capped at its {wording.percent(proposal.cap)} quantile"
+    )
+    tempered = "as it stands" if proposal.temper == 1 else f"to the power {proposal.temper:g}"
     uniform = (
-        f"; {wording.percent(draw.uniform_share)} of the points are uniform"
-        if draw.uniform_share
+        f"; {wording.percent(proposal.uniform_share)} of the points are uniform"
+        if proposal.uniform_share
         else ""
     )
     return {
         "Domain": ("" if shape == "box" else f"{shape}: ")
         + ", ".join(ends[:8])
         + (" …" if len(ends) > 8 else ""),
-        "Start": f"{wording.count(sampler.initial, 'point')}, {START[sampler.start]}"
+        "Initial design": f"{wording.count(sampler.initial, 'point')}, {DESIGN[sampler.initial_design]}"
         if sampler.initial
         else "none",
-        "Interest": INTEREST[interest.kind].format(**fields, neighbors=neighbors),
-        "Drawn from": DENSITY[draw.density].format(components=draw.components or "up to six"),
-        "Interest counts": f"{tempered}{capped}{uniform}",
+        "Acquisition function": ACQUISITION[acquisition.kind].format(**fields, neighbors=neighbors),
+        "Drawn from": PROPOSAL[proposal.kind].format(components=proposal.components or "up to six"),
+        "Acquisition values count": f"{tempered}{capped}{uniform}",
         "Seed": str(sampler.seed),
         **({"Session": str(sampler.session)} if sampler.session else {}),
     }

@@ -1,4 +1,4 @@
-"""The figures of a sampling: a curve for one input, a map for two, a matrix of planes for more."""
+"""Figures of a sampling: a curve for one input, a map for two, a matrix of planes for more."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from mindgap.sampling.taylor_sampler import TaylorSampler
 Numbers = list[float | None]
 MARKS = {  # color and symbol of the points by why they were chosen
     "given": ("given", GRAY, "diamond"),
-    "start": ("start", TRAIN, "circle"),
-    "interest": ("new", TEST, "circle"),
+    "initial": ("initial design", TRAIN, "circle"),
+    "acquisition": ("new", TEST, "circle"),
     "failed": ("failed", INK, "x-thin"),
     "pending": ("pending", MUTED, "circle-open"),
 }
@@ -38,21 +38,23 @@ DIGITS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Cloud:
-    """Points by kind, with the weight by which those that are known attract new ones; the largest is one."""
+    """Points by kind, and the weights by which known ones attract new ones (at most one)."""
 
     points: dict[str, Tensor]
     weight: dict[str, Tensor]
 
 
-def cloud_of(sampler: TaylorSampler, interest: Tensor) -> Cloud:
-    """Sort the points by what became of them; ``interest`` belongs to the known ones."""
+def cloud_of(sampler: TaylorSampler, acquisition: Tensor) -> Cloud:
+    """Sort the points by what became of them; ``acquisition`` belongs to the known ones."""
     answers, failed = sampler.answers, sampler.failed
-    weights = sampler.density.weights(interest) if len(interest) else interest
+    weights = sampler.proposal.weights(acquisition) if len(acquisition) else acquisition
     known = dict(zip(sorted(answers), weights.tolist(), strict=False))
     kinds: dict[str, list[tuple[tuple[float, ...], float]]] = {name: [] for name in MARKS}
     for one in sampler.asked:
         kind = one.why if one.number in answers else "failed" if one.number in failed else "pending"
-        kinds[kind if kind in MARKS else "interest"].append((one.point, known.get(one.number, 0.0)))
+        kinds[kind if kind in MARKS else "acquisition"].append(
+            (one.point, known.get(one.number, 0.0))
+        )
     rows = {name: found for name, found in kinds.items() if found}
     return Cloud(
         {
@@ -69,11 +71,11 @@ def cloud_of(sampler: TaylorSampler, interest: Tensor) -> Cloud:
 def curve(
     sampler: TaylorSampler,
     cloud: Cloud,
-    interest: Tensor,
+    acquisition: Tensor,
     names: Sequence[str],
     outputs: Sequence[str],
 ) -> Figure:
-    """One input: values on the left, interest as a share of its largest on the right, all points below."""
+    """Draw values over one input (left axis) and the acquisition function (right axis)."""
     order = sampler.points[:, 0].argsort()
     x = short(sampler.points[order, 0])
     traces: list[dict[str, Any]] = [
@@ -89,7 +91,7 @@ def curve(
         }
         for k, name in enumerate(outputs if len(order) else ())
     ]
-    for name, (places, heights), dash in densities(sampler, interest):
+    for name, (places, heights), dash in densities(sampler, acquisition):
         mark = {"color": "#7a5ba8", "width": 1.8, "dash": dash}
         hover = f"{name}: %{{y:.3~g}}<extra></extra>"
         trace = {
@@ -138,26 +140,26 @@ def curve(
 
 
 def densities(
-    sampler: TaylorSampler, interest: Tensor
+    sampler: TaylorSampler, acquisition: Tensor
 ) -> list[tuple[str, tuple[Numbers, Numbers], str]]:
-    """Interest and, where one is drawn from, the mixture, over one input; each as a share of its largest."""
-    if not len(interest):
+    """Return the acquisition function over one input, and the mixture if used, scaled to one."""
+    if not len(acquisition):
         return []
     low, high = (float(end[0]) for end in sampler.domain.bounds)
     grid = torch.linspace(low, high, GRID, dtype=torch.float64)[:, None]
-    if sampler.function is not None and sampler.interest.kind == "derivative":
+    if sampler.function is not None and sampler.acquisition.kind == "derivative":
         heights, name = (
-            sampler.interest.anywhere(sampler.function, grid, sampler.seed).detach(),
-            "interest (Df)",
+            sampler.acquisition.anywhere(sampler.function, grid, sampler.seed).detach(),
+            "acquisition (Df)",
         )
     else:
-        heights, name = carried(interest, sampler.points, grid, sampler.domain), "interest"
+        heights, name = carried(acquisition, sampler.points, grid, sampler.domain), "acquisition"
     found = [(name, heights, "dot")]
-    if sampler.density.density == "mixture":
+    if sampler.proposal.kind == "mixture":
         first = ~sampler.found().new  # the points that the first draw was made from
         first = first if bool(first.any()) else torch.ones_like(first)
-        mixture = sampler.density.mixture(
-            sampler.points[first], sampler.density.weights(interest[first]), sampler.seed
+        mixture = sampler.proposal.mixture(
+            sampler.points[first], sampler.proposal.weights(acquisition[first]), sampler.seed
         )
         found.append(("mixture density", mixture.log_density(grid).exp(), "solid"))
     x = short(grid[:, 0])
@@ -168,7 +170,7 @@ def densities(
 
 
 def heat_map(
-    sampler: TaylorSampler, cloud: Cloud, interest: Tensor, names: Sequence[str]
+    sampler: TaylorSampler, cloud: Cloud, acquisition: Tensor, names: Sequence[str]
 ) -> Figure:
     """Two inputs: the weight that points are drawn by over the plane, and all points."""
     (left, bottom), (right, top) = (end.tolist() for end in sampler.domain.bounds)
@@ -181,9 +183,11 @@ def heat_map(
         for low, high in ((left, right), (bottom, top))
     )
     traces: list[dict[str, Any]] = []
-    if len(interest):
+    if len(acquisition):
         places = torch.cartesian_prod(y, x).flip(1)
-        weights = carried(sampler.density.weights(interest), sampler.points, places, sampler.domain)
+        weights = carried(
+            sampler.proposal.weights(acquisition), sampler.points, places, sampler.domain
+        )
         weights[~sampler.domain.contains(places)] = torch.nan
         rows = [short(row) for row in weights.view(cells, cells)]
         bar = {"thickness": 12, "title": {"text": "weight", "side": "right", "font": {"size": 12}}}
@@ -216,7 +220,7 @@ def heat_map(
 
 
 def short(values: Tensor) -> Numbers:
-    """Numbers with the digits that a drawing needs; what is not a number is a gap."""
+    """Return numbers with the digits that a drawing needs; what is not a number is a gap."""
     return [None if value != value else float(f"{value:.{DIGITS}g}") for value in values.tolist()]
 
 

@@ -1,33 +1,23 @@
-"""What to try next: remedies of the catalog that treat this kind of case, as suggestions to verify."""
+"""What to try next: first steps for a case, and the remedies that treat its symptoms."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import get_args
 
-from mindgap.core import Remedy, catalog
+from mindgap.core import Remedy, Symptom, catalog
 from mindgap.report.parts import Advice
 
 MOST = 4  # more than a reader would try
 
-# Words that a remedy's ``treats`` may contain, by the kind of case that they point to.
-SYMPTOMS: Mapping[str, tuple[str, ...]] = {
-    "over-fitting": (
-        "memor",
-        "noise",
-        "over-fit",
-        "overfit",
-        "sharp",
-        "training on after",
-        "wrong label",
-        "small data",
-    ),
-    "under-fitting": ("under-fit", "underfit", "slow", "hard samples"),
-    "diverged": ("explod", "diverg", "unstable"),
-    "late": ("training on after",),
+SYMPTOMS: Mapping[str, frozenset[Symptom]] = {
+    "diverged": frozenset({"divergence"}),
+    "over-fitting": frozenset({"over-fitting"}),
+    "under-fitting": frozenset({"under-fitting", "hard samples"}),
 }
 FIRST_STEPS: Mapping[str, tuple[str, ...]] = {
     "diverged": ("Lower the learning rate, by a factor of ten to begin with.",),
     "leak": (
-        "Split the data again so that equal samples stay on one side, train anew, and examine "
-        "again.",
+        "Split the data so that equal samples stay on one side, retrain, and examine the new "
+        "model.",
         "Look for samples that entered twice: repeated rows, augmented copies, several records of "
         "one source.",
     ),
@@ -43,8 +33,8 @@ FIRST_STEPS: Mapping[str, tuple[str, ...]] = {
         "If none can be spared, train on folds of the data and examine each on the fold left out.",
     ),
     "easier test data": (
-        "Check that train and test data come from the same source, and were prepared in the same "
-        "way.",
+        "Check that training and test data come from the same source and were prepared in the "
+        "same way.",
         "If the training data carry wrong labels or augmentation, compare on clean samples.",
     ),
     "fine": (
@@ -54,24 +44,35 @@ FIRST_STEPS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def advise(kind: str, *, rising: bool = False) -> tuple[Advice, ...]:
-    """First steps for a kind of case, then the remedies that treat it."""
-    symptom = kind.removeprefix("mild ")
-    steps = tuple(Advice(text=text) for text in FIRST_STEPS[symptom])
-    late = _treating("late") if rising else {}
-    remedies = {**late, **_treating(symptom)}
-    return (*steps, *(_suggestion(name, cls) for name, cls in remedies.items()))[:MOST]
+def advise(kind: str, found: Iterable[Symptom] = ()) -> tuple[Advice, ...]:
+    """Give the first steps for a kind of case, then the remedies that treat it, best first.
+
+    Remedies are suggestions to verify. They are ranked by how many symptoms of the case they
+    treat, and among equals by what they cost, so the most specific remedy comes first.
+
+    Args:
+        kind: The kind of case that the verdict found.
+        found: Further symptoms, from the training curves or a diagnosis.
+
+    >>> [advice.remedy for advice in advise("over-fitting", ["late over-fitting"])]
+    ['', 'early-stopping', 'weight-decay', 'dropout']
+    """
+    case = kind.removeprefix("mild ")
+    symptoms = SYMPTOMS.get(case, frozenset()) | frozenset(found)
+    steps = [Advice(text=text) for text in FIRST_STEPS[case]]
+    remedies = sorted(_treating(symptoms), key=lambda cls: _rank(cls, symptoms))
+    return (*steps, *(_suggestion(cls, symptoms) for cls in remedies))[:MOST]
 
 
-def _treating(symptom: str) -> dict[str, type[Remedy]]:
-    words = SYMPTOMS.get(symptom, ())
-    found = {name: cls for name, cls in catalog("remedy").items() if issubclass(cls, Remedy)}
-    return {
-        name: cls
-        for name, cls in found.items()
-        if any(word in cls.treats.lower() for word in words)
-    }
+def _treating(symptoms: frozenset[Symptom]) -> list[type[Remedy]]:
+    remedies = [cls for cls in catalog("remedy").values() if issubclass(cls, Remedy)]
+    return [cls for cls in remedies if cls.treats & symptoms]
 
 
-def _suggestion(name: str, cls: type[Remedy]) -> Advice:
-    return Advice(text=f"{cls.words().summary} Against {cls.treats}.", remedy=name)
+def _rank(cls: type[Remedy], symptoms: frozenset[Symptom]) -> tuple[int, float]:
+    return -len(cls.treats & symptoms), cls.cost
+
+
+def _suggestion(cls: type[Remedy], symptoms: frozenset[Symptom]) -> Advice:
+    shared = [symptom for symptom in get_args(Symptom) if symptom in cls.treats & symptoms]
+    return Advice(text=f"{cls.words().summary} Against {' and '.join(shared)}.", remedy=cls.name)

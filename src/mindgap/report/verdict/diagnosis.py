@@ -1,4 +1,4 @@
-"""Which kind of case this is: the thresholds, and the order in which they are asked."""
+"""Which kind of case this is: the thresholds, and the order in which they are checked."""
 
 from collections.abc import Mapping
 
@@ -6,14 +6,11 @@ from mindgap.bounds.held_out import TOLERATED
 from mindgap.core import Interval, Result
 from mindgap.report.parts import Facts, Tone
 
-NOTABLE_GAP = (
-    0.02  # two points: about what another seed or another split moves, so nobody should act on less
-)
+# Two points: about what another seed or another split moves, so nobody should act on less.
+NOTABLE_GAP = 0.02
 CLEAR_GAP = 0.005  # half a point: one lucky test sample moves a lower end that lies closer to zero
 SERIOUS_GAP = 0.05  # from here on the model in use will feel unlike the model in training
-HIGH_TRAIN_ERROR = (
-    0.3  # share of the best constant answer's error: seven tenths should at least be learned
-)
+HIGH_TRAIN_ERROR = 0.3  # share of the baseline's error: seven tenths should at least be learned
 
 KINDS: Mapping[str, tuple[str, Tone]] = {
     "diverged": ("Training diverged", "bad"),
@@ -29,7 +26,7 @@ KINDS: Mapping[str, tuple[str, Tone]] = {
 
 
 def kind_of(facts: Facts, gap: Result) -> str:
-    """Which of :data:`KINDS` this is; what spoils the evidence comes before what the evidence says."""
+    """Decide which of :data:`KINDS` this is; what voids the evidence comes before what it says."""
     if facts.stopped.startswith("diverged"):
         return "diverged"
     if facts.overlap > TOLERATED:
@@ -51,5 +48,5 @@ def _measured_kind(facts: Facts, size: float, interval: Interval) -> str:
 
 
 def underfits(facts: Facts) -> bool:
-    """Whether the model leaves too much of what the best constant answer gets wrong on its own training data."""
+    """Tell whether the training error is too large a share of the baseline's."""
     return facts.baseline > 0 and facts.train_error > HIGH_TRAIN_ERROR * facts.baseline

@@ -1,7 +1,4 @@
-"""The plain facts about a subject.
-
-What the training curves show.
-"""
+"""The plain facts about a subject, and what its training curves show."""
 
 import dataclasses
 import math
@@ -12,12 +9,17 @@ from torch import Tensor
 
 from mindgap.core import Subject, align
 from mindgap.ops.models.parameters import count
-from mindgap.ops.samples import overlap
 from mindgap.report.parts import Facts
 
 
-def facts_of(subject: Subject, stopped: str = "") -> Facts:
-    """Sizes, errors, the best constant answer's error and the overlap of test and training data."""
+def facts_of(subject: Subject, overlap: float = 0.0, stopped: str = "") -> Facts:
+    """Sizes, errors and the baseline of a subject.
+
+    Args:
+        subject: What was measured.
+        overlap: The share of test samples that are training samples.
+        stopped: Why training ended before its time.
+    """
     tested = subject.test is not None
     return Facts(
         name=subject.name,
@@ -31,14 +33,14 @@ def facts_of(subject: Subject, stopped: str = "") -> Facts:
         baseline=baseline(subject),
         test_loss=subject.mean_loss("test") if tested else None,
         test_error=subject.mean_error("test") if tested else None,
-        overlap=overlap(subject.test, subject.train) if subject.test is not None else 0.0,
+        overlap=overlap,
         initial=subject.initial is not None,
         stopped=stopped,
     )
 
 
 def baseline(subject: Subject) -> float:
-    """The training error of the best constant answer: commonest class, commonest labels, or mean target."""
+    """Return the training error of the best constant prediction: majority class or mean target."""
     targets = subject.targets("train")
     if subject.task == "classification":
         return 1 - int(torch.bincount(targets.cpu()).max()) / len(targets)
@@ -68,7 +70,7 @@ class Turn:
 
 
 def series(curves: Sequence[Mapping[str, float]], name: str) -> tuple[list[float], list[float]]:
-    """Epochs and values of one curve, without the epochs in which it was not evaluated or not finite."""
+    """Epochs and values of one curve, where it was evaluated and finite."""
     found = [
         (row.get("epoch", float(k + 1)), row[name]) for k, row in enumerate(curves) if name in row
     ]
@@ -77,7 +79,7 @@ def series(curves: Sequence[Mapping[str, float]], name: str) -> tuple[list[float
 
 
 def turning_point(curves: Sequence[Mapping[str, float]]) -> Turn | None:
-    """The epoch of the lowest validation (else test) loss, if it has clearly risen since and the training loss fell."""
+    """Find the lowest validation (else test) loss, if it rose while the training loss fell."""
     which = "validation" if series(curves, "validation_loss")[1] else "test"
     epochs, values = series(curves, f"{which}_loss")
     train = dict(zip(*series(curves, "train_loss"), strict=True))

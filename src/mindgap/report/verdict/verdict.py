@@ -1,7 +1,4 @@
-"""The verdict: a headline, the sentences that support it, and what to try next.
-
-The sentences of a verdict; each is empty where it has nothing to say.
-"""
+"""The verdict: a headline, the sentences that support it, and what to try next."""
 
 import collections
 import math
@@ -17,53 +14,58 @@ from mindgap.report.verdict.facts import turning_point
 
 
 def stop(facts: Facts) -> str:
-    """Why training ended before its time."""
+    """Say why training ended before its time; empty if it did not, as all sentences here."""
     if facts.stopped.startswith("diverged: "):
         return f"In training {facts.stopped.removeprefix('diverged: ')}."
     return f"Training was {facts.stopped}." if facts.stopped.startswith("interrupted") else ""
 
 
 def leak(facts: Facts) -> str:
-    """That test samples stand in the training data."""
+    """Say that test samples also appear in the training data."""
     if not facts.overlap:
         return ""
-    share = f"{wording.percent(facts.overlap)} of the test samples stand, with the same target, in the training data"
+    share = (
+        f"{wording.percent(facts.overlap)} of the test samples also appear, with the same target, "
+        "in the training data"
+    )
     if facts.overlap <= TOLERATED:
-        return f"{share}; so few may be natural duplicates, but look at them."
-    return f"{share}, so the gap below is too small and no bound on held-out data holds."
+        return f"{share}. So few may be natural duplicates, but look at them."
+    return f"{share}. The gap below is therefore too small, and no bound on held-out data holds."
 
 
 def _gap_sentence(facts: Facts, gap: Result) -> str:
-    """How large the gap is, with its interval, or that it cannot be known."""
+    """Say how large the gap is, with its interval, or that it cannot be known."""
+    what = "error" if facts.rate else "loss"
     if gap.value is None:
-        seen = f"The train {'error' if facts.rate else 'loss'} is {wording.error(facts, facts.train_error)}"
-        return f"{seen}, but without samples that the model has never seen it says nothing about the error in use."
-    size = f"The gap between test and train {'error' if facts.rate else 'loss'} is {wording.gap(facts, gap.value)}"
+        return (
+            f"The training {what} is {wording.error(facts, facts.train_error)}. Without samples "
+            f"that the model has never seen, this says nothing about the {what} in use."
+        )
+    size = f"The gap between test and training {what} is {wording.gap(facts, gap.value)}"
+    samples = wording.count(facts.test_samples, "test sample")
     if gap.interval is None or not math.isfinite(gap.interval.high):
-        return f"{size}, from {wording.count(facts.test_samples, 'test sample')}: too few for an interval."
-    ends = (
-        f"with {wording.level(gap.interval)} confidence between {wording.ends(facts, gap.interval)}"
-    )
-    return f"{size}, {ends} (from {wording.count(facts.test_samples, 'test sample')})."
+        return f"{size}, from {samples}: too few for an interval."
+    level, ends = wording.level(gap.interval), wording.ends(facts, gap.interval)
+    return f"{size}, with {level} confidence between {ends} (from {samples})."
 
 
 def shortage(facts: Facts, gap: Result) -> str:
-    """How many test samples would settle an undecided gap."""
+    """Say how many test samples would settle an undecided gap."""
     needed = samples_needed(facts, gap)
     if needed is None:
         return "One test sample has no spread; a few hundred give a first interval."
     return (
-        "The interval reaches from next to nothing to a gap worth acting on; about "
+        "The interval reaches from almost nothing to a gap worth acting on. About "
         f"{wording.count(needed - facts.test_samples, 'more test sample')} ({needed:,} in all) "
         "would settle it."
     )
 
 
 def samples_needed(facts: Facts, gap: Result) -> int | None:
-    """Test samples at which the interval would decide the diagnosis.
+    """Compute the number of test samples at which the interval would decide the diagnosis.
 
-    A half width shrinks with the square root of the number of samples; the gap is taken to stay
-    what it is.
+    A half width shrinks with the square root of the number of samples. The gap is assumed to stay
+    the same.
     """
     if gap.value is None or gap.interval is None or not math.isfinite(gap.interval.high):
         return None
@@ -73,27 +75,24 @@ def samples_needed(facts: Facts, gap: Result) -> int | None:
 
 
 def train(facts: Facts) -> str:
-    """That the training error is high, beside what a constant answer would get."""
+    """Say that the training error is high, compared with the baseline."""
     if not underfits(facts):
         return ""
     verb = "is wrong on" if facts.rate else "has a loss of"
-    end = " of the training samples" if facts.rate else " on the training data"
-    constant = (
-        "Always giving the commonest answer"
-        if facts.rate
-        else "Always answering with the mean target"
-    )
+    end = "of the training samples" if facts.rate else "on the training data"
+    baseline = "majority-class" if facts.rate else "mean-target"
     return (
-        f"{constant} {verb} {wording.error(facts, facts.baseline)}{end}, this model "
-        f"{verb} {wording.error(facts, facts.train_error)}: it has not learned enough yet."
+        f"This model {verb} {wording.error(facts, facts.train_error)} {end}, the {baseline} "
+        f"baseline {verb} {wording.error(facts, facts.baseline)}: the model has not learned enough "
+        "yet."
     )
 
 
 def bound(facts: Facts, cards: Sequence[Card]) -> str:
-    """What the tightest bound guarantees that is valid and says something.
+    """Say what the tightest bound guarantees that is valid and not vacuous.
 
-    Bounds of one basis have a fixed order, so taking the smallest of them is no choice; taking the
-    smallest over several bases is, and each of these pays its share of the confidence.
+    Bounds of one basis have a fixed order, so taking the smallest of them is no choice. Taking the
+    smallest over several bases is one, and each basis takes its share of delta.
     """
     bounds = [card for card in cards if card.result.family == "bound"]
     holding = [card for card in bounds if card.guarantees_model]
@@ -104,13 +103,13 @@ def bound(facts: Facts, cards: Sequence[Card]) -> str:
         return ""
     reasons = collections.Counter(_why_not(card) for card in bounds)
     (reason, times), *_ = reasons.most_common(1)
-    return f"No bound gives a guarantee here; for {times} of {len(bounds)} the reason is: {reason}."
+    return f"No bound gives a guarantee here. For {times} of {len(bounds)} the reason is: {reason}."
 
 
 def _why_not(card: Card) -> str:
-    """Why a bound guarantees nothing for the model as it stands."""
+    """Say why a bound guarantees nothing for the model itself."""
     if card.guarantees:
-        return f"it speaks of {card.result.provenance['risk_of']}"
+        return f"it is about {card.result.provenance['risk_of']}"
     return card.result.reason or "it is vacuous"
 
 
@@ -126,25 +125,27 @@ def _guarantee(facts: Facts, card: Card, bases: int) -> str:
 
 
 def rise(curves: Sequence[Mapping[str, float]]) -> str:
-    """That the loss on unseen data rose again while the training loss fell."""
+    """Say that the loss on unseen data rose while the training loss fell."""
     turn = turning_point(curves)
     if turn is None:
         return ""
     return (
         f"The {turn.which} loss was lowest in epoch {turn.epoch} ({wording.number(turn.lowest)}) "
-        "and has risen to "
-        f"{wording.number(turn.last)} since, while the training loss went on falling. "
-        "That is a look at the curve, not a choice: choose the epoch on held-out training data."
+        f"and has risen to {wording.number(turn.last)} since, while the training loss kept falling. "
+        "This is what the curve shows, not a choice: choose the epoch on held-out training data."
     )
 
 
 def failure(cards: Sequence[Card]) -> str:
-    """That some measure failed."""
+    """Say that some measures failed."""
     failed = [card.title for card in cards if card.result.reason.startswith("failed")]
     if not failed:
         return ""
     noun = "One quantity" if len(failed) == 1 else f"{len(failed)} quantities"
-    return f"{noun} could not be computed because of an error ({', '.join(failed[:3])}); the reasons stand below."
+    named = ", ".join(failed[:3])
+    return (
+        f"{noun} could not be computed because of an error ({named}). The reasons are listed below."
+    )
 
 
 MOST_SENTENCES = 5  # a verdict that needs more is not one
@@ -153,7 +154,7 @@ MOST_SENTENCES = 5  # a verdict that needs more is not one
 def judge(
     facts: Facts, gap: Result, cards: Sequence[Card], curves: Sequence[Mapping[str, float]]
 ) -> Verdict:
-    """The verdict on a subject from its facts, its gap, its measured cards and its training curves."""
+    """Judge a subject by its facts, its gap, its results and its training curves."""
     kind = kind_of(facts, gap)
     label, tone = KINDS[kind]
     late = rise(curves)
@@ -173,13 +174,13 @@ def judge(
         tone=tone,
         headline=headline(kind, facts),
         sentences=tuple(sentence for sentence in words if sentence)[:MOST_SENTENCES],
-        advice=advise(kind, rising=bool(late)),
+        advice=advise(kind, ["late over-fitting"] if late else []),
     )
 
 
 HEADLINES: Mapping[str, str] = {
     "diverged": "Training diverged, so what follows is about an unfinished model.",
-    "leak": "These test data cannot judge the model: {overlap} of them stand in its training data.",
+    "leak": "These test data cannot judge the model: {overlap} of them are in its training data.",
     "over-fitting": "This model over-fits: {unseen}, but {seen}.",
     "mild over-fitting": "This model over-fits a little: {unseen}, {seen}.",
     "under-fitting": "This model under-fits: {seen}.",
@@ -191,7 +192,7 @@ HEADLINES: Mapping[str, str] = {
 
 
 def headline(kind: str, facts: Facts) -> str:
-    """The one sentence that a reader in a hurry takes away."""
+    """Write the one sentence that a reader in a hurry takes away."""
     return HEADLINES[kind].format(
         seen=_rate(facts, facts.train_error, "its training data"),
         unseen=_rate(facts, facts.test_error or 0.0, "unseen data"),

@@ -1,11 +1,13 @@
 """Batch size against generalization gap on the embedded digits."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from mindgap.core import (
+    Line,
     Recipe,
     Record,
+    Series,
     Study,
     Table,
     Trial,
@@ -21,20 +23,23 @@ from mindgap.nets import MLP
 from mindgap.training.ensemble import ensemble
 
 BUDGETS = ("epochs", "steps")
-CLAIM = "Published claim (Keskar et al., 2017): the gap grows with the batch size, a rank correlation above zero."
+CLAIM = (
+    "Published claim (Keskar et al., 2017): the gap grows with the batch size, so the rank "
+    "correlation is above zero."
+)
 
 
 class BatchSizeGap(Study):
-    r"""Batch size against generalization gap, at an equal number of epochs and at an equal number of steps.
+    r"""Batch size against generalization gap, at equal epochs and at equal steps.
 
     Formula: $\mathrm{gap}(B) = \mathrm{err}_{test}(w_B) - \mathrm{err}_{train}(w_B)$
 
-    Reading: Keskar et al. report that large batches generalize worse. A large batch takes fewer
-    steps in the same number of epochs and so fits less; the rows of equal steps are the control for
-    that.
+    Reading: Keskar et al. report that large batches generalize worse. With large batches, training
+    takes fewer steps in the same number of epochs and fits less. The rows at equal steps control
+    for that.
 
-    Assumes: An MLP 64-64-10 with SGD on the 8×8 digits. A share of all labels, train and test, is
-    wrong, so that memorizing is possible and costs something.
+    Assumes: A 64-64-10 MLP trained with SGD on the 8×8 digits. A share of the training and test
+    labels is wrong, so that memorizing them increases the test error.
 
     >>> len(BatchSizeGap().trials())
     12
@@ -46,20 +51,20 @@ class BatchSizeGap(Study):
     seeds: int = option(20, help="number of paired seeds", low=2)
     epochs: int = option(200, help="passes over the training data at equal epochs", low=1)
     learning_rate: float = option(
-        0.05, help="step size of SGD; at 0.1 some seeds of batch size 16 do not fit", above=0
+        0.05, help="learning rate of SGD; at 0.1 some seeds with batch size 16 do not fit", above=0
     )
     noise: float = option(
-        0.1, help="share of the labels, train and test, that are made wrong", low=0, below=1
+        0.1, help="share of the training and test labels that are made wrong", low=0, below=1
     )
-    largest: int = option(512, help="largest batch size; sizes are 16, 32, … up to it", low=16)
+    largest: int = option(512, help="largest batch size; the sizes are 16, 32, … up to it", low=16)
     reference: int = option(
         64,
-        help="batch size whose number of steps is the budget of equal steps, to a whole epoch",
+        help="batch size whose number of steps sets the equal-steps budget, rounded to epochs",
         low=1,
     )
 
     def trials(self) -> Sequence[Trial]:
-        """Every batch size under both budgets; the seeds of one are trained together."""
+        """One trial per budget and batch size; all its seeds are trained together."""
         sizes = [16 * 2**k for k in range(20) if 16 * 2**k <= self.largest]
         return [
             Trial(parameters={"batch_size": size, "budget": budget})
@@ -68,7 +73,7 @@ class BatchSizeGap(Study):
         ]
 
     def run(self, trial: Trial) -> Record:
-        """Train all seeds and take the gap of each."""
+        """Train all seeds and measure the gap of each."""
         data = digits()
         labels, _ = label_noise(data.targets, self.noise, seed=0)
         assert data.test is not None
@@ -96,17 +101,11 @@ class BatchSizeGap(Study):
         }
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row per batch size and budget, and what the ranks say."""
+        """One row per budget and batch size, with rank correlations in the notes."""
         rows = tuple(_row(trial, record) for trial, record in records)
         columns = (
-            "budget",
-            "batch size",
-            "steps",
-            "training error",
-            "test error",
-            "gap",
-            "gap low",
-            "gap high",
+            *("budget", "batch size", "steps", "training error", "test error"),
+            *("gap", "gap low", "gap high"),
         )
         return Table(
             title="Batch size against generalization gap (8×8 digits, noisy labels)",
@@ -121,7 +120,7 @@ class BatchSizeGap(Study):
         )
 
     def tiny(self) -> Self:
-        """Two sizes, two seeds, few epochs."""
+        """Use two sizes, two seeds and few epochs."""
         return self.replace(seeds=2, epochs=8, largest=32)
 
 
@@ -151,7 +150,7 @@ def _gaps(record: Record) -> list[float]:
 
 
 def _paired_notes(records: Sequence[tuple[Trial, Record]]) -> list[str]:
-    """The largest batch against the smallest, seed by seed, with Holm's correction over the budgets."""
+    """Compare the largest batch with the smallest, paired over seeds, corrected by Holm."""
     found = []
     for budget in BUDGETS:
         arms = [
@@ -182,22 +181,16 @@ def _notes(budget: str, rows: tuple[tuple[object, ...], ...]) -> list[str]:
     ]
 
 
-def _chart(rows: tuple[tuple[object, ...], ...]) -> dict[str, object]:
+def _chart(rows: tuple[tuple[Any, ...], ...]) -> Line:
     series = []
     for budget in BUDGETS:
         chosen = [row for row in rows if row[0] == f"equal {budget}"]
-        names = {"x": 1, "y": 5, "low": 6, "high": 7}
-        series.append(
-            {
-                "name": f"equal {budget}",
-                **{key: [row[place] for row in chosen] for key, place in names.items()},
-            }
-        )
-    return {
-        "kind": "line",
-        "title": "Gap against batch size, mean and 95 % interval over seeds",
-        "x_label": "batch size",
-        "y_label": "generalization gap (error rate)",
-        "x_scale": "log",
-        "series": series,
-    }
+        x, y, low, high = ([row[place] for row in chosen] for place in (1, 5, 6, 7))
+        series.append(Series(name=f"equal {budget}", x=x, y=y, low=low, high=high))
+    return Line(
+        title="Gap against batch size, mean and 95 % interval over seeds",
+        x_label="batch size",
+        y_label="generalization gap (error rate)",
+        x_scale="log",
+        series=series,
+    )

@@ -1,4 +1,4 @@
-"""Certificates on MNIST: learned and initial priors, Gaussian and uniform posteriors, beside the published one."""
+"""PAC-Bayes certificates on MNIST: learned and initial priors, Gaussian and uniform posteriors."""
 
 import functools
 import math
@@ -10,7 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mindgap.core import Certificate, Recipe, Record, Study, Subject, Table, Trial, option
+from mindgap.core import (
+    Bar,
+    Certificate,
+    Recipe,
+    Record,
+    Series,
+    Study,
+    Subject,
+    Table,
+    Trial,
+    option,
+)
 from mindgap.data import mnist
 from mindgap.nets import MLP
 from mindgap.training.certify.job import certify
@@ -29,40 +40,30 @@ COLUMNS = {
     "CPU minutes": "cpu_minutes",
 }
 FIELDS = (
-    *(
-        "bound",
-        "error",
-        "error_limit",
-        "kl",
-        "samples",
-        "delta",
-        "draws",
-        "test_error",
-        "prior_error",
-        "prior_bound",
-    ),
-    "verdict",
+    *("bound", "error", "error_limit", "kl", "samples", "delta", "draws"),
+    *("test_error", "prior_error", "prior_bound", "verdict"),
 )
 DRAWS = {"gaussian": 4, "uniform": 2}  # passes over the bound data; a uniform draw costs more
 
 
 class Certificates(Study):
-    r"""Certificates of the error on MNIST by PAC-Bayes, for small networks, in minutes on one core.
+    r"""PAC-Bayes certificates of small networks on MNIST, in minutes on one core.
 
     Formula: $\mathbb{E}_{w \sim Q} L(w) \le \mathrm{kl}^{-1}\left( \hat p \,\Vert\,
     \frac{\mathrm{KL}(Q \Vert P) + \ln(2\sqrt{n}/\delta)}{n} \right)$
 
-    Reading: A certificate holds for a network whose weights are drawn anew for every answer. With a
-    learned prior half of the training data train the prior, and the other half bound. The control
-    stands beside it: the prior's mean weights without noise, and the held-out bound (binomial tail)
-    on the same data at the same δ. What a certificate is below that bound is the gain of PAC-Bayes;
-    where it is above, the learned prior does all the work. With the initial weights as the prior
-    there is no such control, and all training data bound.
+    Reading: A certificate holds for a stochastic classifier, which draws its weights for every
+    prediction. With a learned prior, one half of the training data trains the prior and the other
+    half computes the bound. The control is the prior's mean network without noise, with its
+    held-out bound (binomial tail) on the same data at the same δ. If the certificate is below that
+    bound, the difference is the gain of PAC-Bayes. If it is above, the learned prior does all the
+    work. A prior at the initial weights has no such control, and all training data compute the
+    bound.
 
-    Assumes: Independent training samples. The convolutional network, its epochs and the scale of
-    the learned priors were chosen on a hold-out of the prior's half of the training data; the scale
-    around the initial weights was fixed before any certificate was seen. How a posterior is trained
-    needs no such care. Test data only judge.
+    Assumes: Independent training samples. The architecture and epochs of the convolutional network
+    and the scale of the learned priors were chosen on a hold-out part of the prior's half. The
+    scale around the initial weights was fixed before any certificate was computed. The training of
+    the posterior needs no such care. Test data are used for the test error only.
 
     >>> len(Certificates().trials())
     3
@@ -109,15 +110,17 @@ class Certificates(Study):
                 seed=trial.seed,
                 **settings,  # type: ignore[arg-type]
             )
-            return {"gaussian": _told(one, began)}
+            return {"gaussian": _summary(one, time.process_time() - began)}
         order = torch.randperm(self.size, generator=torch.Generator().manual_seed(trial.seed))
         mine, rest = ((found.inputs[part], found.targets[part]) for part in order.chunk(2))
         fitted = fit(self._prior(recipe, mine), seed=trial.seed, evaluate_every=0)
         subject = Subject(fitted.model, "cross_entropy", mine, found.test)
         spent = time.process_time() - began
         return {
-            kind: _told(self._learned(subject, rest, kind, trial.seed), None, spent)
-            for kind in DRAWS
+            kind: _summary(found, spent + found.cost["cpu_seconds"])
+            for kind, found in (
+                (kind, self._learned(subject, rest, kind, trial.seed)) for kind in DRAWS
+            )
         }
 
     def _prior(self, recipe: Recipe, mine: tuple[Tensor, Tensor]) -> Recipe:
@@ -151,21 +154,17 @@ class Certificates(Study):
             for kind, found in record.items()
         )
         return Table(
-            title=(
-                "Certificates of the error on MNIST (kl inverse), with the held-out bound of the "
-                "prior beside them"
-            ),
+            title="PAC-Bayes certificates on MNIST (kl inverse) and held-out bounds of their priors",
             columns=("network", "prior", "posterior", "published", *COLUMNS),
             rows=rows,
             notes=(
                 *_verdicts(records),
-                "Error: of the random network on the bound samples; its limit includes the "
-                "Monte-Carlo part, for "
-                "which δ' = 0.01 of δ is kept.",
-                "CPU minutes are rounded up and hold the prior's training, which two posteriors "
-                "share, in each row.",
-                "Published: Pérez-Ortiz et al. (2021), a CNN with a learned prior, in a setting "
-                "of its own.",
+                "Error: error of the stochastic classifier on the bound data. Its limit includes the "
+                "Monte Carlo uncertainty, for which δ' = 0.01 of δ is reserved.",
+                "CPU minutes are rounded up. Each row includes the training of the prior, which two "
+                "posteriors share.",
+                "Published: Pérez-Ortiz et al. (2021), a CNN with a learned prior in a different "
+                "setting.",
             ),
             charts=tuple(
                 _chart(prior, [row for row in rows if row[1] == prior])
@@ -176,18 +175,17 @@ class Certificates(Study):
     def _row(self, trial: Trial, kind: str, found: Mapping[str, Any]) -> tuple[Any, ...]:
         key = f"{trial['network']}, {trial['prior']}, {kind}"
         head = (trial["network"], trial["prior"], kind, self.expected.get(key))
-        told = {**found, "kl": round(found["kl"], 3)}
-        return (*head, *(told[name] for name in COLUMNS.values()))
+        shown = {**found, "kl": round(found["kl"], 3)}
+        return (*head, *(shown[name] for name in COLUMNS.values()))
 
     def tiny(self) -> Self:
-        """Few images, one epoch."""
+        """Use few images and one epoch."""
         return self.replace(
             size=600, test_size=100, prior_epochs=1, learned_epochs=1, initial_epochs=1
         )
 
 
-def _told(found: Certificate, began: float | None, spent: float = 0.0) -> dict[str, Any]:
-    seconds = spent + found.cost["cpu_seconds"] if began is None else time.process_time() - began
+def _summary(found: Certificate, seconds: float) -> dict[str, Any]:
     return {
         **{name: getattr(found, name) for name in FIELDS},
         "cpu_minutes": math.ceil(seconds / 60),
@@ -203,7 +201,7 @@ def _verdicts(records: Sequence[tuple[Trial, Record]]) -> list[str]:
     ]
 
 
-def _chart(prior: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+def _chart(prior: str, rows: Sequence[tuple[Any, ...]]) -> Bar:
     places = {
         "certificate": 4,
         "held-out bound of the prior": 5,
@@ -212,25 +210,24 @@ def _chart(prior: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     }
     shown = {name: place for name, place in places.items() if prior == "learned" or place != 5}
     names = [f"{row[0]}, {row[2]}" for row in rows]
-    return {
-        "kind": "bar",
-        "title": f"Certificate and errors, {prior} prior",
-        "x_label": "network and posterior",
-        "y_label": "error rate",
-        "series": [
-            {"name": name, "x": names, "y": [row[place] for row in rows]}
+    return Bar(
+        title=f"Certificate and errors, {prior} prior",
+        x_label="network and posterior",
+        y_label="error rate",
+        series=[
+            Series(name=name, x=names, y=[row[place] for row in rows])
             for name, place in shown.items()
         ],
-    }
+    )
 
 
 class Shift(nn.Module):
-    """Moves every image by up to two pixels while training; does nothing otherwise."""
+    """Shifts every image by up to two pixels in training mode only."""
 
     far = 2
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Images (samples, channels, height, width)."""
+        """Shift images of shape (samples, channels, height, width)."""
         if not self.training:
             return inputs
         count, _, height, width = inputs.shape

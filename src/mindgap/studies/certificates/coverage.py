@@ -1,4 +1,4 @@
-"""How often a certificate fails, on problems whose risk is known."""
+"""How often certificates fail on problems whose risk is known."""
 
 import itertools
 import math
@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core import (
+    Bar,
     Certificate,
     Recipe,
     Record,
+    Series,
     Study,
     Table,
     Trial,
@@ -22,29 +24,33 @@ from mindgap.core import (
 from mindgap.training.certify.job import certify
 
 FEATURES = 5
-NOISE = 0.1  # part of the labels of the half-space that are turned
+NOISE = 0.1  # share of the half-space labels that are flipped
 SUMS = ("risk", "error", "certificate", "KL")
 PRIORS, POSTERIORS = ("learned", "initial"), ("gaussian", "uniform")
 
 
 def half_space(count: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Normal inputs; the label tells the sign of the first one, and is turned with probability ``NOISE``."""
+    """Draw Gaussian inputs and labels: the sign of the first input, flipped with rate ``NOISE``."""
     inputs = torch.randn(count, FEATURES, generator=source)
     turned = torch.rand(count, generator=source) < NOISE
     return inputs, ((inputs[:, 0] > 0) ^ turned).long()
 
 
 def coins(count: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Normal inputs, and labels that nothing predicts."""
+    """Draw Gaussian inputs and random labels that do not depend on them."""
     return torch.randn(count, FEATURES, generator=source), torch.randint(
         0, 2, (count,), generator=source
     )
 
 
 def half_space_risk(weights: Tensor) -> float:
-    """The mean error of the linear classifiers with these weights (classifiers, 2, features), exactly.
+    """Return the exact mean risk of linear classifiers on the half-space.
 
-    A classifier disagrees with the truth on the angle between their normals over π.
+    A classifier disagrees with the true half-space with probability angle/π, where the angle is
+    that between the two normals.
+
+    Args:
+        weights: Weights of the classifiers, ``(classifiers, 2, features)``.
 
     >>> right = torch.eye(FEATURES)[:1] * torch.tensor([[-1.0], [1.0]])
     >>> half_space_risk(right[None]), half_space_risk(-right[None])
@@ -69,14 +75,14 @@ class CertificateCoverage(Study):
 
     Formula: $P\left( \mathbb{E}_{w \sim Q} L(w) > B \right) \le \delta$
 
-    Reading: Every draw is a training set of its own, on which a linear classifier is certified. In
-    the half-space the label tells the side of a plane, with a tenth of the labels turned; the risk
-    of a linear classifier is then known exactly from an angle, and that of the random classifier is
-    its mean over draws from the posterior. Coins are labels that nothing predicts, so every risk is
-    one half. A certificate fails where it is below the risk; at most a part δ may. The control is
-    the error on the bound data, taken as if it were a bound.
+    Reading: Every draw is a new training set, on which a linear classifier is certified. In the
+    half-space problem the label is the side of a plane, and a tenth of the labels are flipped. The
+    risk of a linear classifier then follows exactly from an angle. The risk of the stochastic
+    classifier is its mean over draws from the posterior. In the coins problem labels are random, so
+    every risk is one half. A certificate fails if it is below the risk, which may happen in at most
+    a share δ of the draws. The control is the error on the bound data, read as if it were a bound.
 
-    Assumes: Independent samples, which these are.
+    Assumes: Independent samples, as generated here.
 
     >>> len(CertificateCoverage(draws=100, block=50).trials())
     16
@@ -86,8 +92,8 @@ class CertificateCoverage(Study):
     cites = ("perezortiz2021tighter", "dziugaite2017computing")
 
     draws: int = option(1000, help="training sets for every problem, prior and posterior", low=2)
-    block: int = option(50, help="training sets of one trial", low=1)
-    samples: int = option(100, help="samples of a training set", low=10)
+    block: int = option(50, help="training sets per trial", low=1)
+    samples: int = option(100, help="samples per training set", low=10)
     delta: float = option(
         0.1, help="probability with which a certificate may fail", above=0, below=1
     )
@@ -99,7 +105,7 @@ class CertificateCoverage(Study):
         return [Trial(parameters=dict(zip(names, case, strict=True))) for case in cases]
 
     def run(self, trial: Trial) -> Record:
-        """Certify every training set of the block, and compare with the risk."""
+        """Certify every training set of the block and compare with the risk."""
         seeds = range(trial["first"], min(trial["first"] + self.block, self.draws))
         rows = [self._certified(trial, seed) for seed in seeds]
         sums = {name: math.fsum(row[name] for row in rows) for name in SUMS}
@@ -144,46 +150,39 @@ class CertificateCoverage(Study):
             )
         rows = tuple((*case, *_row(blocks)) for case, blocks in cases.items())
         worst = max(row[-2] / row[3] for row in rows)
-        verdict = (
-            "none does more often than it may"
-            if worst <= self.delta
-            else "some do more often than they may"
-        )
+        verdict = "none fails too often" if worst <= self.delta else "some fail too often"
         return Table(
             title=f"Certificates with δ = {self.delta:g} on draws of problems with known risk",
             columns=(
-                "problem",
-                "prior",
-                "posterior",
-                "draws",
-                *SUMS,
-                "error below risk",
-                "failed",
-                "95 % interval",
+                *("problem", "prior", "posterior", "draws", *SUMS),
+                *("error below risk", "failed", "95 % interval"),
             ),
             rows=rows,
             notes=(
-                f"Failed: the certificate is below the risk of the random classifier; {verdict} "
-                f"(at most {self.delta:.0%} of the draws).",
+                "Failed: the certificate is below the risk of the stochastic classifier; "
+                f"{verdict} (at most {self.delta:.0%} of the draws).",
                 "Risk, error on the bound data, certificate and KL are means over the draws. The "
-                "risk is exact for a "
-                "classifier and a mean over 4,000 of them for the posterior. The interval is that "
-                "of Clopper and "
-                "Pearson for the share that fails.",
+                "risk is exact for one classifier; for the posterior it is a mean over 4,000 "
+                "classifiers. The interval is the Clopper–Pearson interval of the failure rate.",
                 "Control: the share of draws in which the error on the bound data is below the "
-                "risk, which is how "
-                "often it would fail as a bound.",
+                "risk. That is how often it would fail as a bound.",
             ),
             charts=(_chart(rows),),
         )
 
     def tiny(self) -> Self:
-        """Two training sets a case."""
+        """Use two training sets per case."""
         return self.replace(draws=2, block=2, samples=20)
 
 
 def drawn(found: Certificate, count: int, seed: int) -> Tensor:
-    """Weights of ``count`` classifiers from the posterior: (classifiers, 2, features)."""
+    """Draw the weights of classifiers from the posterior, ``(classifiers, 2, features)``.
+
+    Args:
+        found: The certificate with its posterior.
+        count: Number of classifiers.
+        seed: For the draws.
+    """
     with torch.no_grad():
         weights: Tensor = found.model.draw(generator(seed), count)["weight"]
     return weights
@@ -205,15 +204,14 @@ def _row(blocks: Sequence[Record]) -> tuple[Any, ...]:
     )
 
 
-def _chart(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+def _chart(rows: Sequence[tuple[Any, ...]]) -> Bar:
     names = [", ".join(row[:3]) for row in rows]
-    return {
-        "kind": "bar",
-        "title": "Risk, error on the bound data and certificate, means over the draws",
-        "x_label": "problem, prior, posterior",
-        "y_label": "error rate",
-        "series": [
-            {"name": name, "x": names, "y": [row[4 + SUMS.index(name)] for row in rows]}
+    return Bar(
+        title="Risk, error on the bound data and certificate, means over the draws",
+        x_label="problem, prior, posterior",
+        y_label="error rate",
+        series=[
+            Series(name=name, x=names, y=[row[4 + SUMS.index(name)] for row in rows])
             for name in SUMS[:3]
         ],
-    }
+    )

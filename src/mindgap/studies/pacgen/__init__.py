@@ -1,1 +1,1 @@
-"""Figures 1 to 5 of Wang, Keskar, Xiong and Socher (2018), and rescaling of ReLU layers."""
+"""pacGen: Figures 1 to 5 of Wang et al. (2018), and rescaling of ReLU layers."""

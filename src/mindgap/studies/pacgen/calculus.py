@@ -1,7 +1,7 @@
-"""Functions of two numbers, at many places at once: exact derivatives up to the third.
+"""Exact derivatives, up to the third, of functions of two variables at many points at once.
 
-A function takes two tensors of one shape, the first and the second number of every place, and
-returns its values in that shape; the value at a place may depend on that place alone.
+A function takes two tensors of the same shape, the first and the second coordinate of every point,
+and returns its values in that shape. The value at a point must depend on that point alone.
 """
 
 import dataclasses
@@ -12,12 +12,19 @@ import torch
 from torch import Tensor
 
 Function = Callable[[Tensor, Tensor], Tensor]
-ANGLES = 180  # directions tried for the norm of a third derivative; misses at most (3π/360)²/2 = 0.04 % of it
+# Directions tried for the norm of a third derivative; the grid misses at most (3π/360)²/2 = 0.04 %.
+ANGLES = 180
 
 
 @dataclasses.dataclass(frozen=True)
 class Derivatives:
-    """Value (n), slope (n, 2) and Hessian (n, 2, 2) at n places."""
+    """Derivatives of a function at n points.
+
+    Args:
+        value: The values, ``(n,)``.
+        slope: The gradients, ``(n, 2)``.
+        hessian: The Hessians, ``(n, 2, 2)``.
+    """
 
     value: Tensor
     slope: Tensor
@@ -25,17 +32,21 @@ class Derivatives:
 
     @property
     def diagonal(self) -> Tensor:
-        """Second derivatives by one number each, (n, 2)."""
+        """The diagonals of the Hessians, ``(n, 2)``."""
         return self.hessian.diagonal(dim1=-2, dim2=-1)
 
     @property
     def trace(self) -> Tensor:
-        """Sum of the second derivatives, (n)."""
+        """The traces of the Hessians, ``(n,)``."""
         return self.diagonal.sum(-1)
 
 
 def derivatives(function: Function, places: Tensor) -> Derivatives:
-    """Value, slope and Hessian at ``places`` (n, 2), exactly.
+    """Compute value, gradient and Hessian by automatic differentiation.
+
+    Args:
+        function: The function.
+        places: The points, ``(n, 2)``.
 
     >>> found = derivatives(lambda x, y: x**2 * y, torch.tensor([[1.0, 2.0]]))
     >>> found.slope.tolist(), found.hessian.tolist()
@@ -51,22 +62,24 @@ def derivatives(function: Function, places: Tensor) -> Derivatives:
 
 
 def third_norm(function: Function, places: Tensor) -> Tensor:
-    r"""Operator norm of the third derivative at ``places``: :math:`\max_\theta |D^3 f(\theta, \theta, \theta)|`.
+    r"""Return the operator norm of the third derivative, :math:`\max_\theta |D^3 f(\theta^3)|`.
 
-    The largest of it over a convex neighborhood is the Lipschitz constant of the Hessian there.
+    Its maximum over a convex neighborhood is the Lipschitz constant of the Hessian there.
 
-    >>> round(
-    ...     third_norm(lambda x, y: (x + y) ** 3, torch.zeros(1, 2)).item(), 3
-    ... )  # 6 · √2³, along the diagonal
+    Args:
+        function: The function.
+        places: The points, ``(n, 2)``.
+
+    >>> cube = lambda x, y: (x + y) ** 3  # the norm is 6 · √2³, along the diagonal
+    >>> round(third_norm(cube, torch.zeros(1, 2)).item(), 3)
     16.971
     """
     with torch.enable_grad():
         here = [number.clone().requires_grad_() for number in places.detach().unbind(-1)]
         slopes = _by_both(function(*here), here)
         pure = [_by_both(slope, here)[k] for k, slope in enumerate(slopes)]
-        parts = [
-            third.detach() for bend in pure for third in _by_both(bend, here)
-        ]  # xxx, xxy, yyx, yyy
+        # In the order xxx, xxy, yyx, yyy.
+        parts = [third.detach() for bend in pure for third in _by_both(bend, here)]
     angle = torch.arange(ANGLES, dtype=places.dtype, device=places.device) * (math.pi / ANGLES)
     cosine, sine = angle.cos(), angle.sin()
     form = torch.stack([cosine**3, 3 * cosine**2 * sine, 3 * cosine * sine**2, sine**3])
@@ -74,7 +87,7 @@ def third_norm(function: Function, places: Tensor) -> Tensor:
 
 
 def _by_both(value: Tensor, here: list[Tensor]) -> list[Tensor]:
-    """Derivatives by both numbers; places do not touch each other, so that one sum serves them all."""
+    """Differentiate by both coordinates; points are independent, so one sum serves them all."""
     if not value.requires_grad:
         return [torch.zeros_like(value) for _ in here]
     found = torch.autograd.grad(value.sum(), here, create_graph=True, materialize_grads=True)
@@ -84,10 +97,13 @@ def _by_both(value: Tensor, here: list[Tensor]) -> list[Tensor]:
 def largest_within(
     values: Tensor, rows: Tensor, columns: Tensor, reach: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Largest entry of a map within reach of each place; ``values[i, j]`` lies at ``rows[i]`` and ``columns[j]``.
+    """Return the largest entry of a map within a box around each of its points.
 
-    What is within reach is a box: ``reach`` tells its half height from the row's number, its half
-    width from the column's.
+    Args:
+        values: The map; ``values[i, j]`` belongs to the point (``rows[i]``, ``columns[j]``).
+        rows: Coordinates of the rows.
+        columns: Coordinates of the columns.
+        reach: Half the extent of the box along an axis, from the coordinate on that axis.
 
     >>> axis = torch.tensor([0.0, 1.0, 2.0])
     >>> values = torch.tensor([[0.0, 0.0, 5.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
@@ -99,6 +115,6 @@ def largest_within(
 
 
 def _far(axis: Tensor, reach: Callable[[Tensor], Tensor]) -> Tensor:
-    """Zero for pairs of lines within reach of the first, minus infinity for others."""
+    """Return zero for pairs of coordinates within reach of the first, else minus infinity."""
     near = (axis[:, None] - axis).abs() <= reach(axis)[:, None]
     return torch.where(near, 0.0, -math.inf)

@@ -1,8 +1,4 @@
-"""Figure 1 of the PAC-Bayes paper: the loss of a network of two weights, with Ψ, the bound and two optima.
-
-What is drawn of the toy: the surface with Ψ and bound, and the labels that both optima give to the
-plane.
-"""
+"""Figure 1 of Wang et al. 2018: loss, Ψ and bound of a network with two weights."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -11,25 +7,43 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, Record, Study, Table, Trial, option, proportion_interval
+from mindgap.core import (
+    Chart,
+    Contour,
+    Heatmap,
+    InputError,
+    Mark,
+    Points,
+    Record,
+    Study,
+    Surface,
+    Table,
+    Trial,
+    option,
+    proportion_interval,
+)
 from mindgap.ops.variance.by_k import grid_over
 from mindgap.studies.pacgen.optima import SLIGHTLY, landscape, optima
-from mindgap.studies.pacgen.toy import CLOUDS, Toy, scores
+from mindgap.studies.pacgen.toy import CLUSTERS, Toy, scores
 
-DRAWN = 81  # lines of the surface, each way
-CELLS = 61  # lines over the plane of inputs
-COLORS = {
-    "sharp": "#009E73",
-    "flat": "#D55E00",
-}  # the paper's green and red, told apart by every eye
-ABOVE = 1.0  # the surface is cut off so far above the flat optimum, else its walls would hide the minima
+DRAWN = 81  # grid points of the surface per axis
+CELLS = 61  # grid points of the input plane per axis
+COLORS = {"sharp": "#009E73", "flat": "#D55E00"}  # green and red that color-blind readers can tell
+ABOVE = (
+    1.0  # clips the surface this far above the flat optimum, else its walls would hide the minima
+)
 
 
 def drawing(toy: Toy, lines: int) -> dict[str, Any]:
-    """Maps and samples as plain numbers, rounded for a image."""
+    """Return the maps and samples of the charts as plain numbers, rounded.
+
+    Args:
+        toy: The landscape.
+        lines: Grid points per axis for the search of minima.
+    """
     pair, grid = optima(toy, lines).pair, grid_over(toy.inputs, CELLS)
     found = landscape(toy, pair, DRAWN)
-    chance = toy.margins(pair[:, 0], pair[:, 1], grid.places).sigmoid()
+    chance = toy.margins(pair[:, 0], pair[:, 1], grid.nodes).sigmoid()
     return {
         **{name: _short(getattr(found, name)) for name in ("x", "y")},
         **{name: _rows(getattr(found, name)) for name in ("loss", "psi", "bound")},
@@ -42,60 +56,64 @@ def drawing(toy: Toy, lines: int) -> dict[str, Any]:
     }
 
 
-def charts(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One surface and two planes side by side."""
+def charts(record: Mapping[str, Any]) -> list[Chart]:
+    """Chart the loss surface, and the predictions at both optima.
+
+    Args:
+        record: The record of the trial ``drawing``.
+    """
     marks = [
-        {
-            "name": f"{which} optimum",
-            "x": record[which]["place"][0],
-            "y": record[which]["place"][1],
-            "color": color,
-        }
+        Mark(
+            name=f"{which} optimum",
+            x=record[which]["place"][0],
+            y=record[which]["place"][1],
+            color=color,
+        )
         for which, color in COLORS.items()
     ]
-    surface = {
-        "kind": "surface",
-        "title": f"Loss around both optima, seed {record['seed']}; what is above {record['top']:g} is cut off",
-        "x": record["x"],
-        "y": record["y"],
-        "z": record["loss"],
-        "color": record["psi"],
-        "floor": record["bound"],
-        "top": record["top"],
-        "marks": marks,
-        "x_label": "w₁",
-        "y_label": "w₂",
-        "z_label": "training loss",
-        "color_label": "Ψ",
-        "floor_label": "bound (8)",
-    }
+    surface = Surface(
+        title=f"Loss around both optima, seed {record['seed']}, clipped at {record['top']:g}",
+        x=record["x"],
+        y=record["y"],
+        z=record["loss"],
+        color=record["psi"],
+        floor=record["bound"],
+        top=record["top"],
+        marks=marks,
+        x_label="w₁",
+        y_label="w₂",
+        z_label="training loss",
+        color_label="Ψ",
+        floor_label="bound (8)",
+    )
     return [surface, *(_plane(record, place, which) for place, which in enumerate(COLORS))]
 
 
-def _plane(record: Mapping[str, Any], place: int, which: str) -> dict[str, Any]:
+def _plane(record: Mapping[str, Any], place: int, which: str) -> Heatmap:
     chance = record["chance"][place]
     points = [
-        {
-            "name": name,
-            "x": [where[0] for where, label in record["points"] if label == number],
-            "y": [where[1] for where, label in record["points"] if label == number],
-        }
-        for number, name in enumerate(("other clouds", "third cloud"))
+        Points(
+            name=name,
+            x=[where[0] for where, label in record["points"] if label == number],
+            y=[where[1] for where, label in record["points"] if label == number],
+        )
+        for number, name in enumerate(("other clusters", "third cluster"))
     ]
-    return {
-        "kind": "plane",
-        "wide": False,
-        "title": f"Labels at the {which} optimum: {100 * record[which]['error']:.1f} % wrong on fresh samples",
-        **record["plane"],
-        "z": chance,
-        "z_label": "chance of the third cloud",
-        "x_label": "first input",
-        "y_label": "second input",
-        "points": points,
-        "contours": [
-            {"name": "boundary", "z": [[round(value - 0.5, 4) for value in row] for row in chance]}
+    wrong = f"{100 * record[which]['error']:.1f} % wrong on fresh samples"
+    return Heatmap(
+        title=f"Predictions at the {which} optimum: {wrong}",
+        x=record["plane"]["x"],
+        y=record["plane"]["y"],
+        z=chance,
+        z_label="probability of the third cluster",
+        x_label="first input",
+        y_label="second input",
+        points=points,
+        contours=[
+            Contour(name="boundary", z=[[round(value - 0.5, 4) for value in row] for row in chance])
         ],
-    }
+        wide=False,
+    )
 
 
 def _rows(table: Tensor, digits: int = 4) -> list[list[float]]:
@@ -118,27 +136,27 @@ COLUMNS = {
     "error": "true error",
 }
 PAIR = ("sharp", "flat")
-DULL = 0.005  # a true error so near to that of the larger class is no better than it
-MOST_TRIES = 1000  # seeds looked at for one with two optima
+DULL = 0.005  # a true error this close to the majority-class baseline is no better than it
+MOST_TRIES = 1000  # seeds searched for one with two optima
 
 
 class PacgenFigure1(Study):
-    r"""Figure 1 of the PAC-Bayes paper: loss, Ψ and bound of a five-layer network of two weights, and two optima of it.
+    r"""Figure 1 of Wang et al. 2018: loss, Ψ and bound of a network with two weights.
 
     Formula: $\hat L(w) + \frac{m/2 + \sum_i \ln(\tau_i/\sigma_i^*) + \ln(1/\delta)}{\eta} +
     \frac{\eta}{2n}, \qquad \eta = 39,\ m = 2,\ n = 100,\ \tau_i = |w_i| + \kappa_i$
 
-    Reading: Height is the training loss, color is Ψ, the floor is the bound. The sharp optimum is
-    the lowest local minimum, the flat one that of the least Hessian trace among those at most 0.1
-    above it; the seed drawn is the first in which these are two. The paper shows one landscape.
-    Here the share of seeds says how often what it shows is so, and which optimum has the smaller
-    loss on fresh samples. Ψ stands beside itself with ρ = 0 and with no Hessian at all: what the
-    sizes of the weights say alone.
+    Reading: In the chart, height is the training loss, color is Ψ, and the floor is the bound. The
+    sharp optimum is the lowest local minimum. The flat optimum has the smallest Hessian trace among
+    the minima at most 0.1 above it. The chart shows the first seed in which these two differ. The
+    paper shows a single landscape. Here many seeds show how often its observations hold, and which
+    optimum has the smaller loss on fresh samples. Ψ is compared with two controls: Ψ with ρ = 0,
+    and Ψ without any Hessian, which depends on the size of the weights alone.
 
-    Assumes: Neither number is a bound here: cross entropy may exceed 1, τ depends on the data, and
-    the loss is hardly ever convex within κ, as the notes count. ρ is the largest norm of the third
-    derivative on a grid over that neighborhood. What the paper leaves open of clouds, labels and
-    matrix is told in ``mindgap.studies.pacgen.toy``.
+    Assumes: Neither number is a valid bound here. Cross entropy may exceed 1, τ depends on the
+    data, and the loss is rarely convex within κ, as the notes count. ρ is the largest norm of the
+    third derivative on a grid over that neighborhood. ``mindgap.studies.pacgen.toy`` describes the
+    choices that the paper leaves open.
 
     >>> len(PacgenFigure1().trials())
     201
@@ -147,20 +165,20 @@ class PacgenFigure1(Study):
     method = ("P6", "P9")
     cites = ("wang2018identifying",)
 
-    seeds: int = option(200, help="landscapes", low=2)
-    samples: int = option(100, help="training samples of a landscape", low=2)
-    fresh: int = option(100_000, help="samples on which the true loss is measured", low=2)
-    lines: int = option(301, help="lines of the grid, each way", low=31)
+    seeds: int = option(200, help="number of landscapes", low=2)
+    samples: int = option(100, help="training samples per landscape", low=2)
+    fresh: int = option(100_000, help="fresh samples that estimate the true loss", low=2)
+    lines: int = option(301, help="grid points per axis in the search of minima", low=31)
 
     def trials(self) -> Sequence[Trial]:
-        """The drawing, and one a landscape."""
+        """One trial for the chart, and one per landscape."""
         landscapes = [
             Trial(parameters={"part": "landscape"}, seed=seed) for seed in range(self.seeds)
         ]
         return [Trial(parameters={"part": "drawing"}), *landscapes]
 
     def run(self, trial: Trial) -> Record:
-        """Both optima of one landscape; or the first landscape that has two, drawn."""
+        """Return both optima of a landscape, or the chart of the first one that has two."""
         if trial["part"] == "landscape":
             return self._pair(trial.seed)
         for seed in itertools.islice(itertools.count(), MOST_TRIES):
@@ -176,7 +194,7 @@ class PacgenFigure1(Study):
         return Toy.draw(self.samples, seed)
 
     def _pair(self, seed: int) -> dict[str, Any]:
-        """How many minima there are and, if one of the others is flatter, all that is known of the two."""
+        """Count the minima and, if another one is flatter than the lowest, score both."""
         toy = self._toy(seed)
         found = optima(toy, self.lines)
         record: dict[str, Any] = {"minima": len(found.places), "lower_at_edge": found.lower_at_edge}
@@ -188,7 +206,7 @@ class PacgenFigure1(Study):
         return {**record, **dict(zip(PAIR, scores(toy, found.pair, truth), strict=True))}
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """The optima that are drawn, the medians over landscapes, and how often the sharp one is higher."""
+        """Tabulate the charted optima, and compare sharp and flat over all landscapes."""
         drawn = [record for trial, record in records if trial["part"] == "drawing"]
         every = [record for trial, record in records if trial["part"] == "landscape"]
         pairs = [record for record in every if "sharp" in record]
@@ -206,7 +224,7 @@ class PacgenFigure1(Study):
         )
 
     def tiny(self) -> Self:
-        """Few landscapes on a coarse grid."""
+        """Use few landscapes on a coarse grid."""
         return self.replace(seeds=6, fresh=500, lines=61)
 
 
@@ -215,7 +233,7 @@ def _row(where: str, which: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _over(pairs: Sequence[Record]) -> list[tuple[Any, ...]]:
-    """Medians, and the share of landscapes in which the sharp optimum has the larger number, with its interval."""
+    """Return medians, and how often the sharp optimum has the larger value, with intervals."""
     table = torch.tensor(
         [[[pair[which][name] for name in COLUMNS] for which in PAIR] for pair in pairs]
     )
@@ -237,14 +255,12 @@ def _notes(every: Sequence[Record], pairs: Sequence[Record]) -> list[str]:
     counts = sorted(record["minima"] for record in every)
     edge = sum(record["lower_at_edge"] for record in every)
     notes = [
-        f"{len(every)} seeds draw clouds, fixed weights and samples; "
-        f"{counts[len(counts) // 2] if counts else 0} "
-        f"local minima at the median. In {len(pairs)} of them another minimum at most {SLIGHTLY} "
-        "above the lowest is "
-        f"flatter; in {edge} the loss is lower still at the edge of the square.",
-        "The paper, of its one landscape: Ψ is high at the sharp optimum compared to the flat "
-        "one, which has a "
-        "slightly higher loss and a similar bound.",
+        f"There are {len(every)} landscapes; each seed draws clusters, fixed weights and samples. The "
+        f"median number of local minima is {counts[len(counts) // 2] if counts else 0}. "
+        f"In {len(pairs)} of them another minimum, at most {SLIGHTLY} above the lowest, is flatter. "
+        f"In {edge} the loss is lower still at the edge of the square.",
+        "The paper reports on its one landscape that Ψ is higher at the sharp optimum. The flat "
+        "optimum has a slightly higher loss and a similar bound there.",
     ]
     if not pairs:
         return notes
@@ -254,7 +270,7 @@ def _notes(every: Sequence[Record], pairs: Sequence[Record]) -> list[str]:
     ]
     convex = sum(row["convex"] for row in both)
     held = sum(row["noisy_risk"] <= row["bound"] for row in both)
-    dull = sum(abs(row["error"] - 1 / CLOUDS) < DULL for row in both)
+    dull = sum(abs(row["error"] - 1 / CLUSTERS) < DULL for row in both)
     right = {
         name: sum(_agrees(pair, name) for pair in pairs)
         for name in ("psi", "psi_without_rho", "null", "trace")
@@ -265,22 +281,19 @@ def _notes(every: Sequence[Record], pairs: Sequence[Record]) -> list[str]:
     )
     return [
         *notes,
-        f"The two bounds are {apart:.3f} apart at the median. The loss is convex within κ at "
-        f"{convex} of "
-        f"{len(both)} optima; the true loss under the noise of (9) is below the number called "
-        f"bound at {held}. "
-        f"At {dull} the labels are wrong as often as those of the larger class alone, a third.",
-        "The optimum with the lower number has the smaller gap in this share of landscapes: "
-        f"{said}; a coin has 50 %.",
-        "Whoever picks the lowest training loss picks a large gap. So the control is another "
-        f"minimum at most {SLIGHTLY} "
-        "above, drawn at random, flat or not: its gap is smaller than the sharp one's in "
-        f"{control}.",
+        f"The median difference of the two bounds is {apart:.3f}. The loss is convex within κ at "
+        f"{convex} of {len(both)} optima. The true loss under the noise of (9) is below bound (8) at "
+        f"{held}. At {dull} the error equals that of the majority-class baseline, a third.",
+        "The optimum with the lower value has the smaller gap in this share of landscapes: "
+        f"{said}. Chance is 50 %.",
+        "Choosing the lowest training loss favors a large gap. The control is therefore a random "
+        f"minimum at most {SLIGHTLY} above the lowest, flat or not. Its gap is smaller than that of "
+        f"the sharp optimum in {control}.",
     ]
 
 
 def _agrees(pair: Record, name: str) -> bool:
-    """Whether the optimum that a number calls better has the smaller gap."""
+    """Tell whether the optimum with the lower value also has the smaller gap."""
     sharp, flat = pair["sharp"], pair["flat"]
     return bool((sharp[name] < flat[name]) == (sharp["gap"] < flat["gap"]))
 

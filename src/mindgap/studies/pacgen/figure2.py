@@ -1,44 +1,73 @@
-"""Figures 2 to 5 of the pacGen paper: gap and Ψ against batch size and learning rate, beside what Ψ must beat."""
+"""Figures 2 to 5 of Wang et al. 2018: gap and Ψ over batch sizes and learning rates."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import nn
 
-from mindgap.core import Recipe, Record, Study, Subject, Table, Trial, option
+from mindgap.core import (
+    Line,
+    Recipe,
+    Record,
+    Series,
+    Study,
+    Subject,
+    Table,
+    Trial,
+    mean_interval,
+    option,
+    spearman,
+)
 from mindgap.data.cifar import cifar10
 from mindgap.data.dataset import DataSet
 from mindgap.data.mnist import mnist
 from mindgap.data.splits import stratified_split
 from mindgap.measures.curvature.pacgen import Pacgen
-from mindgap.studies.pacgen.figure2_table import table
 from mindgap.training.fit import Loop
 
 LOADERS: Mapping[str, Callable[[], DataSet]] = {"MNIST": mnist, "CIFAR-10": cifar10}
 RATE = {"MNIST": 0.1, "CIFAR-10": 0.05}
-TARGET = {
-    "MNIST": 0.1,
-    "CIFAR-10": 1.0,
-}  # training loss at which settings are compared a second time
+TARGET = {"MNIST": 0.1, "CIFAR-10": 1.0}  # training loss at which settings are compared too
 BATCHES, FACTORS, MIDDLE = (8, 16, 32, 64, 128), (0.25, 0.5, 1.0, 2.0), 32
+Rows = list[tuple[Trial, Record]]
+SWEEPS = ("batch size", "learning rate")
+BUDGETS = {"epochs": "after the same epochs", "loss": "at the same training loss"}
+RIVALS = {
+    "squared-gradient": "Ψ, squared gradients",
+    "gauss-newton": "Ψ, true diagonal",
+    "hutchinson": "Ψ, Hutchinson",
+    "rho-only": "Ψ, ρ alone",
+    "null": "Ψ, Hessian zero",
+    "norm": "weight norm",
+    "train_loss": "training loss",
+}
+NOTES = (
+    "The paper (Figures 2 to 5, without numbers) reports that gap and Ψ grow with the batch size and "
+    "as the learning rate shrinks, with 'the exact same trend'. This claims a rank correlation of +1 "
+    "for Ψ with squared gradients.",
+    "Cells are Spearman's rank correlations with the gap in the loss over the settings of a sweep: "
+    "mean over seeds and 95 % interval. 'ρ alone' sets the diagonal to zero and keeps its Lipschitz "
+    "constant. 'Hessian zero' drops both and depends on the weights alone.",
+)
 
 
 class PacgenFigure2(Study):
-    r"""Figures 2 to 5 of the pacGen paper: gap and Ψ over batch sizes and learning rates, on MNIST and CIFAR-10.
+    r"""Figures 2 to 5 of Wang et al. 2018: gap and Ψ over batch sizes and learning rates.
 
     Formula: $\mathrm{gap} = L_{test}(w) - L_{train}(w), \qquad \Psi_\kappa(w)$
 
-    Reading: The paper sees the gap and Ψ grow together with the batch size, and as the learning
-    rate shrinks, after the same number of epochs. A setting that takes larger or more steps also
-    fits more and has larger weights. So the rank correlation of the gap with Ψ stands beside those
-    with Ψ without its Hessian, with the weight norm and with the training loss, after the same
-    number of epochs and again at the same training loss.
+    Reading: In the paper the gap and Ψ grow together with the batch size, and as the learning rate
+    shrinks, after the same number of epochs. A setting with larger or more steps also fits more and
+    has larger weights. The table therefore compares the rank correlation of the gap with Ψ with
+    three controls: Ψ without its Hessian, the weight norm and the training loss. It does so after
+    the same number of epochs and at the same training loss.
 
-    Assumes: The convolutional network of the PyTorch example without dropout, SGD, and a part of
-    the training data, so batches are smaller than the paper's. ``gauss-newton`` is the exact
-    diagonal of such a network. Curvature is taken on a part of the training samples.
+    Assumes: The convolutional network of the PyTorch example without dropout, trained with SGD. It
+    sees a part of the training data only, so batches are smaller than the paper's. For such a
+    network ``gauss-newton`` is the exact diagonal. A part of the training samples gives the
+    curvature.
 
     >>> len(PacgenFigure2().trials())
     80
@@ -47,20 +76,22 @@ class PacgenFigure2(Study):
     method = ("P6", "P9")
     cites = ("wang2018identifying", "keskar2017large")
 
-    seeds: int = option(5, help="paired seeds: weights, order and training samples", low=2)
+    seeds: int = option(
+        5, help="paired seeds; each fixes weights, order and training samples", low=2
+    )
     samples: int = option(1000, help="training samples; the paper has 60,000 and 50,000", low=50)
     test_samples: int = option(1000, help="test samples", low=50)
-    epochs: int = option(30, help="passes at which settings are compared", low=1)
+    epochs: int = option(30, help="epochs after which settings are compared", low=1)
     most_epochs: int = option(
         90,
-        help="passes after which a setting that has not reached the training loss is left",
+        help="epochs after which a setting that has not reached the training loss stops",
         low=1,
     )
-    curvature_samples: int = option(200, help="training samples that curvature is taken on", low=1)
+    curvature_samples: int = option(200, help="training samples that give the curvature", low=1)
     probes: int = option(8, help="random directions of Hutchinson's estimate", low=1)
 
     def trials(self) -> Sequence[Trial]:
-        """Every setting on every data set, seed by seed."""
+        """One trial per seed, data set and setting."""
         return [
             Trial(parameters={"data": data, "batch_size": size, "learning_rate": rate}, seed=seed)
             for seed in range(self.seeds)
@@ -69,7 +100,7 @@ class PacgenFigure2(Study):
         ]
 
     def run(self, trial: Trial) -> Record:
-        """Train, and measure along the way, at the end and at the common training loss."""
+        """Train, and measure during training, at the end and at the common training loss."""
         loop = Loop(self._recipe(trial), [], trial.seed, (), 1)
         wanted, along, near = TARGET[trial["data"]], list[Record](), None
         shown = sorted({1, self.epochs} | {2**k for k in range(8) if 2**k < self.epochs})
@@ -150,11 +181,28 @@ class PacgenFigure2(Study):
         )
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """Rank correlations by data set, sweep and budget, and the curves of the figures."""
-        return table(records, self.epochs, RATE, TARGET, MIDDLE)
+        """One row per data set, sweep and quantity, and the curves of the figures."""
+        good = [(trial, record) for trial, record in records if not record["stopped"]]
+        cases = [(data, sweep) for data in LOADERS for sweep in SWEEPS]
+        stopped = len(records) - len(good)
+        return Table(
+            title="pacGen, Figures 2 to 5: what ranks the gap over batch sizes and learning rates",
+            columns=("data", "sweep", "the gap against", *BUDGETS.values()),
+            rows=tuple(row for case in cases for row in _rows(*case, _chosen(good, *case))),
+            notes=(
+                *NOTES,
+                *_facts(good, self.epochs),
+                *([f"Diverged and left out: {stopped}."] if stopped else []),
+            ),
+            charts=tuple(
+                _chart(good, *case, quantity)
+                for case in cases
+                for quantity in ("gap", "squared-gradient", "null")
+            ),
+        )
 
     def tiny(self) -> Self:
-        """Two seeds, hardly any data."""
+        """Use two seeds and very little data."""
         return self.replace(
             seeds=2,
             samples=60,
@@ -167,7 +215,11 @@ class PacgenFigure2(Study):
 
 
 def settings(data: str) -> list[tuple[int, float]]:
-    """All batch sizes at the data's own learning rate, then other rates at the middle batch size."""
+    """List all batch sizes at the default learning rate, then other rates at the middle size.
+
+    Args:
+        data: Name of the data set.
+    """
     rate = RATE[data]
     return [
         *((size, rate) for size in BATCHES),
@@ -176,16 +228,22 @@ def settings(data: str) -> list[tuple[int, float]]:
 
 
 def network(channels: int, size: int) -> nn.Module:
-    """The network of the PyTorch example for MNIST as it was in 2018, without its dropout; 21,840 weights there."""
+    """Build the network of PyTorch's MNIST example of 2018, without dropout (21,840 weights).
+
+    Args:
+        channels: Channels of the images.
+        size: Their height and width.
+    """
     left = ((size - 4) // 2 - 4) // 2
     return nn.Sequential(
-        nn.Conv2d(channels, 10, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU(),
-        nn.Flatten(), nn.Linear(20 * left * left, 50), nn.ReLU(), nn.Linear(50, 10),
-    )  # fmt: skip
+        *(nn.Conv2d(channels, 10, 5), nn.MaxPool2d(2), nn.ReLU()),
+        *(nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(20 * left * left, 50), nn.ReLU(), nn.Linear(50, 10)),
+    )
 
 
 def losses(row: Mapping[str, float]) -> Record:
-    """What the history says, under the names of a record."""
+    """Select the epoch, losses and errors of a row of the history."""
     return {
         name: row[name]
         for name in ("epoch", "train_loss", "test_loss", "train_error", "test_error")
@@ -193,10 +251,128 @@ def losses(row: Mapping[str, float]) -> Record:
 
 
 def distance(row: Mapping[str, float], wanted: float) -> float:
-    """How far the training loss is from the wanted one, as a ratio."""
+    """Return the absolute log ratio of the training loss and the target."""
     return abs(math.log(max(row["train_loss"], 1e-12) / wanted))
 
 
 def reached(near: tuple[Mapping[str, float], object] | None, wanted: float) -> bool:
-    """Whether some epoch ended close to the wanted training loss, or below it."""
+    """Tell whether some epoch ended close to the target training loss, or below it."""
     return near is not None and (near[0]["train_loss"] <= 1.1 * wanted)
+
+
+def _chosen(rows: Rows, data: str, sweep: str) -> Rows:
+    field, value = (
+        ("learning_rate", RATE[data]) if sweep == "batch size" else ("batch_size", MIDDLE)
+    )
+    return [
+        (trial, record) for trial, record in rows if trial["data"] == data and trial[field] == value
+    ]
+
+
+def _rows(data: str, sweep: str, rows: Rows) -> list[tuple[object, ...]]:
+    kept = {
+        "epochs": rows,
+        "loss": [(trial, record) for trial, record in rows if record["reached"]],
+    }
+    quantities: dict[str, Any] = {f"the {sweep} itself": lambda trial, _: trial[_field(sweep)]}
+    quantities |= {words: lambda _, found, name=name: found[name] for name, words in RIVALS.items()}
+    return [
+        (data, sweep, words, *(_ranked(kept[budget], budget, of) for budget in BUDGETS))
+        for words, of in quantities.items()
+    ]
+
+
+def _field(sweep: str) -> str:
+    return sweep.replace(" ", "_")
+
+
+def _ranked(rows: Rows, budget: str, of: Any) -> str:
+    """Rank a quantity against the gap over settings, averaged over seeds."""
+    values = []
+    for seed in sorted({trial.seed for trial, _ in rows}):
+        mine = [(trial, record[budget]) for trial, record in rows if trial.seed == seed]
+        gaps = [gap(found) for _, found in mine]
+        others = [float(of(trial, found)) for trial, found in mine]
+        if len(set(gaps)) > 1 and len(set(others)) > 1:
+            values.append(spearman(others, gaps))
+    if not values:
+        return "—"
+    if len(values) == 1:
+        return f"{values[0]:+.2f}"
+    spread = mean_interval(values)
+    return (
+        f"{sum(values) / len(values):+.2f} [{max(spread.low, -1):.2f}, {min(spread.high, 1):.2f}]"
+    )
+
+
+def gap(found: Mapping[str, float]) -> float:
+    """Return test loss minus training loss, the paper's definition.
+
+    Args:
+        found: Losses of a record.
+    """
+    return found["test_loss"] - found["train_loss"]
+
+
+def _facts(good: Rows, epochs: int) -> list[str]:
+    notes = []
+    for data, wanted in TARGET.items():
+        mine = [record for trial, record in good if trial["data"] == data]
+        kept = [record["loss"]["train_loss"] for record in mine if record["reached"]]
+        ends = [record["epochs"] for record in mine]
+        if not kept or not ends:
+            continue
+        notes.append(
+            f"{data}: after {epochs} epochs, training losses range from {_range(ends, 'train_loss')}. "
+            f"{len(kept)} of {len(mine)} runs were compared at a training loss of about {wanted:g}, "
+            f"at the epoch that ended nearest to it: {min(kept):.3g} to {max(kept):.3g}."
+        )
+        closeness = max(
+            abs(e["gauss-newton"] - e["rho-only"]) / abs(e["gauss-newton"]) for e in ends
+        )
+        notes.append(
+            f"{data}: with the paper's γ = ε = 0.1, ρ ranges from {_range(ends, 'rho')}. Ψ with the "
+            f"true diagonal and Ψ with ρ alone differ by at most {100 * closeness:.2g} % of Ψ. "
+            f"Capped weights: {100 * _mean(ends, 'capped'):.2g} %. Hutchinson entries below zero, "
+            f"clipped: {100 * _mean(ends, 'clipped'):.2g} %."
+        )
+    return notes
+
+
+def _range(rows: Sequence[Mapping[str, float]], name: str) -> str:
+    values = [row[name] for row in rows]
+    return f"{min(values):.3g} to {max(values):.3g}"
+
+
+def _mean(rows: Sequence[Mapping[str, float]], name: str) -> float:
+    return math.fsum(row[name] for row in rows) / len(rows)
+
+
+def _chart(rows: Rows, data: str, sweep: str, quantity: str) -> Line:
+    """Chart one line per setting over the epochs, with the interval over seeds."""
+    chosen, series = _chosen(rows, data, sweep), []
+    for value in sorted({trial[_field(sweep)] for trial, _ in chosen}):
+        runs = [record["along"] for trial, record in chosen if trial[_field(sweep)] == value]
+        points = [_point(list(column), quantity) for column in zip(*runs, strict=True)]
+        x, y, low, high = (list(column) for column in zip(*points, strict=True))
+        series.append(Series(name=f"{sweep} {value:g}", x=x, y=y, low=low, high=high))
+    label = "test loss − training loss" if quantity == "gap" else RIVALS[quantity]
+    return Line(
+        title=f"{data}: {label} by {sweep}, mean and 95 % interval over seeds",
+        x_label="epoch",
+        y_label=label,
+        x_scale="log",
+        series=series,
+    )
+
+
+def _point(column: list[Mapping[str, float]], quantity: str) -> tuple[float, float, float, float]:
+    values = [gap(found) if quantity == "gap" else found[quantity] for found in column]
+    middle = sum(values) / len(values)
+    spread = mean_interval(values) if len(values) > 1 else None
+    return (
+        column[0]["epoch"],
+        middle,
+        spread.low if spread else middle,
+        spread.high if spread else middle,
+    )

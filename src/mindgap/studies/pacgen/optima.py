@@ -1,7 +1,7 @@
-"""The two optima of the toy that the paper compares, found by a rule that was fixed before Ψ and risk were seen.
+"""The sharp and the flat optimum of the toy network, found by a fixed rule.
 
-All local minima of a function of two numbers that a grid can see, refined by Newton's method, all
-at once.
+A grid search finds the local minima and Newton's method refines them. The rule that picks the two
+was fixed before Ψ and risk were computed.
 """
 
 import dataclasses
@@ -22,12 +22,18 @@ from mindgap.studies.pacgen.calculus import (
 from mindgap.studies.pacgen.toy import LARGEST, Toy, bound8
 
 STEPS = 40  # of Newton's method
-HALVINGS = 12  # of a step that does not lead downwards
-CLOSE = 1e-6  # a further step that is shorter than this means: arrived
+HALVINGS = 12  # of a step that increases the function
+CLOSE = 1e-6  # a next step shorter than this means convergence
 
 
 def grid_minima(values: Tensor) -> Tensor:
-    """Row and column of every entry inside a map that is lower than its eight neighbors, (n, 2).
+    """Find the inner entries of a map that are lower than their eight neighbors.
+
+    Args:
+        values: The map.
+
+    Returns:
+        Row and column of each such entry, ``(n, 2)``.
 
     >>> grid_minima(
     ...     torch.tensor([[9.0, 9.0, 9.0, 0.0], [9.0, 1.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]])
@@ -43,11 +49,17 @@ def grid_minima(values: Tensor) -> Tensor:
 def refined_minima(
     function: Function, starts: Tensor, low: float, high: float, reach: float
 ) -> Tensor:
-    """The local minima to which Newton's method leads from ``starts`` (n, 2), the lowest first, (k, 2).
+    """Refine local minima by Newton's method and return the distinct ones, lowest first.
 
-    A start is left out if it does not arrive, leaves the square from ``low`` to ``high``, strays
-    further than ``reach`` or ends where the Hessian is not positive definite. Several that end at
-    one place count once.
+    A starting point is dropped if it does not converge, leaves the square, moves further than
+    ``reach`` or ends where the Hessian is not positive definite.
+
+    Args:
+        function: The function to minimize.
+        starts: The starting points, ``(n, 2)``.
+        low: Lower edge of the square.
+        high: Upper edge of the square.
+        reach: Largest distance of a minimum from its starting point, and largest step.
 
     >>> well = lambda x, y: (x**2 - 1) ** 2 + (y - 0.5 * x) ** 2 + 0.1 * x
     >>> starts = torch.tensor([[0.9, 0.3], [-0.8, -0.2], [-1.1, -0.6]], dtype=torch.float64)
@@ -75,7 +87,10 @@ def refined_minima(
 
 
 def _newton(here: Derivatives, longest: float) -> Tensor:
-    """Newton's step with the size of every eigenvalue, so that it leads downwards from anywhere; cut to ``longest``."""
+    """Return Newton's step, at most ``longest``.
+
+    Absolute eigenvalues make it a descent direction also where the Hessian is indefinite.
+    """
     values, vectors = torch.linalg.eigh(here.hessian)
     least = torch.finfo(values.dtype).tiny
     along = (vectors.mT @ here.slope.unsqueeze(-1)).squeeze(-1) / values.abs().clamp(min=least)
@@ -86,7 +101,7 @@ def _newton(here: Derivatives, longest: float) -> Tensor:
 
 
 def _downwards(function: Function, place: Tensor, value: Tensor, step: Tensor) -> Tensor:
-    """The step, halved for each place until it leads no higher; none where no half does."""
+    """Halve the step at each point until the function does not increase; else return zero."""
     scale = torch.ones_like(value)
     for _ in range(HALVINGS):
         higher = ~(function(*(place + scale[:, None] * step).unbind(-1)) <= value)
@@ -101,19 +116,26 @@ def _downwards(function: Function, place: Tensor, value: Tensor, step: Tensor) -
 
 
 def _distinct(places: Tensor, values: Tensor) -> Tensor:
-    """The lowest first, each place once."""
+    """Sort points by value and drop duplicates."""
     ordered = places[values.argsort(stable=True)]
     same = torch.cdist(ordered, ordered) < 100 * CLOSE
     return ordered[~same.tril(-1).any(1)]
 
 
-SLIGHTLY = 0.1  # nats that the flat optimum may lie above the lowest one
-AT_ONCE = 4000  # places whose third derivatives are computed together
+SLIGHTLY = 0.1  # nats by which the flat optimum may exceed the lowest one
+AT_ONCE = 4000  # points whose third derivatives are computed together
 
 
 @dataclasses.dataclass(frozen=True)
 class Optima:
-    """Local minima inside the square, the lowest first, how many are slightly above it, and which is the flat one."""
+    """The local minima inside the square.
+
+    Args:
+        places: The minima, lowest first, ``(n, 2)``.
+        near: How many others are at most ``SLIGHTLY`` above the lowest.
+        flat: Which of them is the flat optimum; None if the lowest is the flattest.
+        lower_at_edge: Whether the loss is lower still at the edge of the square.
+    """
 
     places: Tensor
     near: int
@@ -122,17 +144,25 @@ class Optima:
 
     @property
     def pair(self) -> Tensor:
-        """The lowest and the flat optimum, (2, 2)."""
+        """The sharp (lowest) and the flat optimum, ``(2, 2)``."""
         return self.places[[0, self.flat or 0]]
 
     def other(self, seed: int) -> Tensor:
-        """The control: any one of those slightly above the lowest, flat or not, (1, 2)."""
+        """Return the control: a random minimum slightly above the lowest, flat or not, ``(1, 2)``."""
         return self.places[1 + torch.randint(self.near, (1,), generator=generator(seed))]
 
 
 @dataclasses.dataclass(frozen=True)
 class Landscape:
-    """Loss, Ψ and bound (8) on a grid around both optima; ``loss[i, j]`` lies at (w₁, w₂) = (``x[j]``, ``y[i]``)."""
+    """Loss, Ψ and bound (8) on a grid around both optima.
+
+    Args:
+        x: Values of w₁.
+        y: Values of w₂.
+        loss: The training loss; ``loss[i, j]`` belongs to (w₁, w₂) = (``x[j]``, ``y[i]``).
+        psi: Ψ at the same points.
+        bound: Bound (8) at the same points.
+    """
 
     x: Tensor
     y: Tensor
@@ -142,7 +172,12 @@ class Landscape:
 
 
 def optima(toy: Toy, lines: int) -> Optima:
-    """The lowest local minimum is called sharp; flat is that of least Hessian trace among those slightly above it."""
+    """Find all minima; flat is the one of least Hessian trace among those slightly above the lowest.
+
+    Args:
+        toy: The network with its samples.
+        lines: Grid points per axis.
+    """
     axis = _axis(lines)
     loss = toy.losses(_crossings(axis)).view(lines, lines)
     starts = axis[grid_minima(loss)].flip(-1)
@@ -158,12 +193,19 @@ def optima(toy: Toy, lines: int) -> Optima:
 
 
 def landscape(toy: Toy, pair: Tensor, lines: int) -> Landscape:
-    """All three maps; ρ is the largest norm of the third derivative on the grid within κ of a place."""
+    """Compute loss, Ψ and bound (8) around both optima.
+
+    ρ is the largest norm of the third derivative on the grid within κ of a point.
+
+    Args:
+        toy: The network with its samples.
+        pair: The sharp and the flat optimum.
+        lines: Grid points per axis.
+    """
     half = float(1.5 * (pair[0] - pair[1]).abs().max() + radii(pair).max())
     step = 2 * half / (lines - 1)
-    edge = (
-        int(radii(pair.abs().max() + half) / step) + 1
-    )  # lines outside the image that κ reaches to
+    # Grid points beyond the chart that lie within κ of a point inside.
+    edge = int(radii(pair.abs().max() + half) / step) + 1
     number = (torch.arange(lines + 2 * edge, dtype=torch.float64) - edge) * step - half
     x, y = (number + middle for middle in pair.mean(0))
     places = torch.cartesian_prod(y, x).flip(-1)
@@ -187,5 +229,5 @@ def _axis(lines: int) -> Tensor:
 
 
 def _crossings(axis: Tensor) -> Tensor:
-    """All pairs (w₁, w₂), row by row of w₂."""
+    """Return all pairs (w₁, w₂), row by row of w₂."""
     return torch.cartesian_prod(axis, axis).flip(-1)

@@ -1,4 +1,4 @@
-"""Dinh's rescaling of ReLU networks: the Hessian explodes, pacGen and the bound behind it move by a logarithm."""
+"""Rescaling of ReLU layers after Dinh et al. 2017: how the Hessian, Ψ and bound (8) change."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,18 @@ from typing import Self
 
 import torch
 
-from mindgap.core import Recipe, Record, Study, Subject, Table, Trial, mean_interval, option
+from mindgap.core import (
+    Line,
+    Recipe,
+    Record,
+    Series,
+    Study,
+    Subject,
+    Table,
+    Trial,
+    mean_interval,
+    option,
+)
 from mindgap.data import digits
 from mindgap.measures.curvature.pacgen import Pacgen
 from mindgap.nets import MLP
@@ -28,38 +39,30 @@ QUANTITIES = {
     "bound": "bound (8)",
 }
 HEADS = (
-    "factor α",
-    "output moves",
-    "λ max",
-    "trace",
-    "‖w‖",
-    "Ψ, g²",
-    "Ψ, true",
-    "Ψ, H = 0",
-    "bound (8)",
+    *("factor α", "output moves", "λ max", "trace", "‖w‖"),
+    *("Ψ, g²", "Ψ, true", "Ψ, H = 0", "bound (8)"),
 )
 CLAIM = (
-    "The paper (section 5, no numbers given): for a ReLU network 'the bound only changes "
-    "approximately with a speed of "
-    "logarithmic factor', while Dinh et al. (2017) make the spectrum of the Hessian as large as "
-    "they like."
+    "The paper claims (section 5, without numbers) that for a ReLU network 'the bound only changes "
+    "approximately with a speed of logarithmic factor'. Dinh et al. (2017) show that rescaling makes "
+    "the spectrum of the Hessian arbitrarily large."
 )
 
 
 class PacgenRescaling(Study):
-    r"""One layer α times larger, the next α times smaller: the same function, what each quantity makes of it.
+    r"""Rescaling two ReLU layers by α and 1/α: same function, different sharpness.
 
     Formula: $f(x; \alpha W_1, \alpha b_1, W_2/\alpha) = f(x; W_1, b_1, W_2) \quad \text{for every }
     \alpha > 0$
 
-    Reading: A quantity that changes without limit while the function stays cannot explain
-    generalization by itself. The largest eigenvalue and the trace of the Hessian grow with α²,
-    whichever way one goes. Ψ and the bound (8) change by at most a few ln α a weight; that is less,
-    and not nothing: there are thousands of weights.
+    Reading: A quantity cannot explain generalization by itself if it changes without limit while
+    the function stays the same. The largest eigenvalue and the trace of the Hessian grow with α²,
+    or with 1/α² for α below 1. Ψ and bound (8) change by at most a few ln α per weight. That is
+    much less, but not negligible: there are thousands of weights.
 
-    Assumes: An MLP with ReLU trained on the 8×8 digits. Bound (8) is taken as the paper does for
-    its images: with η = √(mn), τ = |w| + κ, the Hessian of the cross entropy and an estimated ρ, so
-    it is no valid bound here.
+    Assumes: An MLP with ReLU trained on the 8×8 digits. Bound (8) is computed as in the paper's
+    figures: with η = √(mn), τ = |w| + κ, the Hessian of the cross entropy and an estimated ρ. It is
+    therefore not a valid bound here.
 
     >>> len(PacgenRescaling().trials())
     5
@@ -68,17 +71,19 @@ class PacgenRescaling(Study):
     method = ("P8", "P6")
     cites = ("wang2018identifying", "dinh2017sharp")
 
-    seeds: int = option(5, help="networks", low=2)
+    seeds: int = option(5, help="number of networks", low=2)
     width: int = option(32, help="hidden units", low=1)
     epochs: int = option(40, help="passes over the training data", low=1)
-    decades: int = option(3, help="factors from 10 to minus this to 10 to this", low=1, high=6)
+    decades: int = option(
+        3, help="the factors α range from 10 ** -decades to 10 ** decades", low=1, high=6
+    )
 
     def trials(self) -> Sequence[Trial]:
         """One network per trial."""
         return [Trial(parameters={}, seed=seed) for seed in range(self.seeds)]
 
     def run(self, trial: Trial) -> Record:
-        """Train one network and look at it under every factor, in double precision."""
+        """Train one network and measure it under every factor, in double precision."""
         data, width = digits(), self.width
         recipe = Recipe(
             model=lambda: MLP(widths=(64, width, 10), activation="relu"),
@@ -99,7 +104,7 @@ class PacgenRescaling(Study):
         return [10.0 ** (step / 2) for step in range(-2 * self.decades, 2 * self.decades + 1)]
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row per factor, means over networks."""
+        """One row per factor, averaged over networks."""
         runs = [record["rows"] for _, record in records]
         rows = tuple(
             (
@@ -110,27 +115,25 @@ class PacgenRescaling(Study):
             for column in zip(*runs, strict=True)
         )
         return Table(
-            title=(
-                "Rescaling the layers of a ReLU network: same function, other numbers (8×8 digits)"
-            ),
+            title="Rescaling the layers of a ReLU network: same function, new values (8×8 digits)",
             columns=HEADS,
             rows=rows,
             notes=(
                 CLAIM,
-                f"After the output, in this order: {', '.join(QUANTITIES.values())}.",
+                f"Columns after 'output moves', in this order: {', '.join(QUANTITIES.values())}.",
                 *_notes(runs, records[0][1]["weights"]),
             ),
             charts=(_growth(runs), _shift(runs, records[0][1]["weights"])),
         )
 
     def tiny(self) -> Self:
-        """Two small networks, five factors."""
+        """Use two small networks and five factors."""
         return self.replace(seeds=2, width=4, epochs=2, decades=1)
 
 
 def _quantities(subject: Subject, seed: int) -> Record:
     flat = FlatLoss(subject)
-    place = flat.place
+    place = flat.point
     diagonal = hessian_diagonal(flat, place)
     newton = Pacgen(curvature="gauss-newton", seed=seed)(subject)
     assert newton.value is not None
@@ -181,9 +184,7 @@ def _notes(runs: Sequence[Sequence[Mapping[str, float]]], weights: int) -> list[
         ]
         one = rate if name == "bound" else [value / weights for value in rate]
         unit = "" if name == "bound" else " and weight"
-        notes.append(
-            f"{QUANTITIES[name]}: moves by up to {_spread(one)} for each unit of ln α{unit}."
-        )
+        notes.append(f"{QUANTITIES[name]}: changes by up to {_spread(one)} per unit of ln α{unit}.")
     return notes
 
 
@@ -191,47 +192,43 @@ def _spread(values: Sequence[float]) -> str:
     return f"{math.fsum(values) / len(values):.3g} {mean_interval(list(values))}"
 
 
-def _growth(runs: Sequence[Sequence[Mapping[str, float]]]) -> dict[str, object]:
-    return {
-        "kind": "line",
-        "title": "Each quantity over its value at α = 1, mean over networks",
-        "x_label": "factor α",
-        "y_label": "times its value at α = 1",
-        "x_scale": "log",
-        "y_scale": "log",
-        "series": [
+def _growth(runs: Sequence[Sequence[Mapping[str, float]]]) -> Line:
+    return Line(
+        title="Each quantity over its value at α = 1, mean over networks",
+        x_label="factor α",
+        y_label="times its value at α = 1",
+        x_scale="log",
+        y_scale="log",
+        series=[
             _series(runs, name, lambda row, base, n=name: row[n] / base[n]) for name in QUANTITIES
         ],
-    }
+    )
 
 
-def _shift(runs: Sequence[Sequence[Mapping[str, float]]], weights: int) -> dict[str, object]:
+def _shift(runs: Sequence[Sequence[Mapping[str, float]]], weights: int) -> Line:
     names = ("squared-gradient", "gauss-newton", "null")
-    return {
-        "kind": "line",
-        "title": "Ψ minus its value at α = 1, per weight, mean over networks",
-        "x_label": "factor α",
-        "y_label": "change of Ψ per weight",
-        "x_scale": "log",
-        "series": [
+    return Line(
+        title="Ψ minus its value at α = 1, per weight, mean over networks",
+        x_label="factor α",
+        y_label="change of Ψ per weight",
+        x_scale="log",
+        series=[
             _series(runs, name, lambda row, base, n=name: (row[n] - base[n]) / weights)
             for name in names
         ],
-    }
+    )
 
 
-def _series(
-    runs: Sequence[Sequence[Mapping[str, float]]], name: str, of: object
-) -> dict[str, object]:
+def _series(runs: Sequence[Sequence[Mapping[str, float]]], name: str, of: object) -> Series:
     columns = [
         [of(row, run[len(run) // 2]) for row, run in zip(column, runs, strict=True)]  # type: ignore[operator]
         for column in zip(*runs, strict=True)
     ]
     spread = [mean_interval(values) for values in columns]
-    return {
-        "name": QUANTITIES[name],
-        "x": [row["factor"] for row in runs[0]],
-        "y": [math.fsum(values) / len(values) for values in columns],
-        "low": [found.low for found in spread],
-        "high": [found.high for found in spread],
-    }
+    return Series(
+        name=QUANTITIES[name],
+        x=[row["factor"] for row in runs[0]],
+        y=[math.fsum(values) / len(values) for values in columns],
+        low=[found.low for found in spread],
+        high=[found.high for found in spread],
+    )

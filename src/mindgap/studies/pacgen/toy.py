@@ -1,15 +1,15 @@
-"""The toy of the PAC-Bayes paper's Appendix A: a five-layer perceptron of two free weights, and its three clouds.
+"""The toy network of Appendix A of Wang et al. 2018, and the scores of a point on its loss surface.
 
-What the paper leaves open is chosen plainly. The means of the three clouds are normal with standard
-deviation 2, the clouds round with standard deviation 0.7 and equally likely. A sample's label is
-the number of its cloud, binarized at the median of the three numbers: the third cloud against the
-other two. The outputs of the fifth layer are the logits. The paper speaks of many local optima, and
-the scale decides how many there are. So ways to place the two fixed entries and their scales were
-tried on sixteen seeds, and of those that were finished the one with the most local minima was
-taken: a fixed diagonal of standard deviation 10 and free entries up to 30. Labels by a threshold of
-the density were tried first and left, because the network hardly fitted them.
+The network is a five-layer perceptron. All layers share one 2×2 matrix, whose diagonal is fixed and
+whose other two entries are the free weights. Its samples come from three Gaussian clusters.
 
-What is said of a place on the toy's loss surface: curvature, Ψ, the bound, and what is true.
+The paper leaves several choices open. Here the means of the clusters are Gaussian with standard
+deviation 2; the clusters are round, with standard deviation 0.7, and equally likely. The label
+separates the third cluster from the other two. The outputs of the fifth layer are the logits. The
+paper reports many local optima, and their number depends on the scale of the matrix. Several
+placements and scales of the fixed entries were tried on sixteen seeds. The one with the most local
+minima was kept: a fixed diagonal of standard deviation 10 and free entries up to 30. Labels from a
+threshold on the density were rejected, because the network barely fitted them.
 """
 
 import dataclasses
@@ -24,19 +24,22 @@ from mindgap.core import generator, integer
 from mindgap.ops.curvature.pacgen import pacgen_null, pacgen_parts, radii
 from mindgap.studies.pacgen.calculus import derivatives, third_norm
 
-LAYERS, CLOUDS = 5, 3
-MEANS, WIDTH, FIXED = (
-    2.0,
-    0.7,
-    10.0,
-)  # standard deviations of the means, of a cloud, and of the fixed entries
-LARGEST = 30.0  # size of a free weight
-AT_ONCE = 500_000  # places times samples evaluated together
+LAYERS, CLUSTERS = 5, 3
+MEANS, WIDTH, FIXED = 2.0, 0.7, 10.0  # standard deviations: means, a cluster, fixed entries
+LARGEST = 30.0  # largest absolute value of a free weight
+AT_ONCE = 500_000  # points times samples evaluated together
 
 
 @dataclasses.dataclass(frozen=True)
 class Toy:
-    """The clouds, the fixed diagonal of the shared matrix, and the training samples, in double precision."""
+    """The toy network with its training samples, in double precision.
+
+    Args:
+        means: Means of the clusters.
+        fixed: Fixed diagonal of the shared matrix.
+        inputs: Inputs of the samples, ``(n, 2)``.
+        labels: Labels of the samples, 0 or 1.
+    """
 
     means: Tensor
     fixed: Tensor
@@ -45,24 +48,34 @@ class Toy:
 
     @classmethod
     def draw(cls, samples: int = 100, seed: int = 0) -> Self:
-        """Everything from one seed.
+        """Draw clusters, fixed entries and samples.
+
+        Args:
+            samples: Number of training samples.
+            seed: For all draws.
 
         >>> toy = Toy.draw(samples=100, seed=1)
         >>> tuple(toy.inputs.shape), sorted(set(toy.labels.tolist()))
         ((100, 2), [0, 1])
         """
         random = generator(seed)
-        means = MEANS * torch.randn(CLOUDS, 2, generator=random, dtype=torch.float64)
+        means = MEANS * torch.randn(CLUSTERS, 2, generator=random, dtype=torch.float64)
         fixed = FIXED * torch.randn(2, generator=random, dtype=torch.float64)
         return cls(means, fixed, *_samples(means, integer("samples", samples), random))
 
     def fresh(self, samples: int, seed: int) -> Self:
-        """The same clouds and matrix with other samples."""
+        """Return the same network and clusters with other samples."""
         inputs, labels = _samples(self.means, integer("samples", samples), generator(seed))
         return dataclasses.replace(self, inputs=inputs, labels=labels)
 
     def margins(self, first: Tensor, second: Tensor, inputs: Tensor) -> Tensor:
-        """Logit of class one less that of class zero, for every place (two tensors of one shape) and every input."""
+        """Return logit one minus logit zero, for every point and every input.
+
+        Args:
+            first: The first free weight of every point.
+            second: The second free weight of every point.
+            inputs: The inputs, ``(n, 2)``.
+        """
         a, b = first.unsqueeze(-1), second.unsqueeze(-1)
         upper, lower = inputs[:, 0], inputs[:, 1]
         for layer in range(LAYERS):
@@ -72,38 +85,42 @@ class Toy:
         return lower - upper
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """Mean cross entropy over the samples at every place."""
+        """Return the mean cross entropy over the samples at every point."""
         signs = 1.0 - 2.0 * self.labels.double()
         return F.softplus(signs * self.margins(first, second, self.inputs)).mean(-1)
 
     def losses(self, places: Tensor) -> Tensor:
-        """``loss`` at many places (n, 2), some at a time."""
+        """Return ``loss`` at many points, ``(n, 2)``, computed in chunks."""
         parts = places.split(max(1, AT_ONCE // len(self.inputs)))
         return torch.cat([self.loss(*part.unbind(-1)) for part in parts])
 
     def error(self, places: Tensor) -> Tensor:
-        """Share of samples with a wrong label at each place (n, 2)."""
+        """Return the error rate at each point, ``(n, 2)``."""
         right = (self.margins(places[:, 0], places[:, 1], self.inputs) > 0) == (self.labels > 0)
         return 1 - right.double().mean(-1)
 
 
 def _samples(means: Tensor, count: int, random: torch.Generator) -> tuple[Tensor, Tensor]:
-    cloud = torch.randint(CLOUDS, (count,), generator=random)
+    cluster = torch.randint(CLUSTERS, (count,), generator=random)
     noise = torch.randn(count, 2, generator=random, dtype=torch.float64)
-    return means[cloud] + WIDTH * noise, (cloud > CLOUDS // 2).long()
+    return means[cluster] + WIDTH * noise, (cluster > CLUSTERS // 2).long()
 
 
-ETA, DELTA = 39.0, 0.05  # the paper's η; it does not tell its δ
-BOX = 13  # lines, each way, on which the neighborhood of a place is searched
-NODES = torch.tensor(
-    [-math.sqrt(0.6), 0.0, math.sqrt(0.6)], dtype=torch.float64
-)  # Gauss and Legendre's three
+ETA, DELTA = 39.0, 0.05  # the paper states η, but not δ
+BOX = 13  # grid points per axis over the neighborhood of a point
+# Nodes and weights of the three-point Gauss–Legendre rule.
+NODES = torch.tensor([-math.sqrt(0.6), 0.0, math.sqrt(0.6)], dtype=torch.float64)
 SHARES = torch.tensor([5.0, 8.0, 5.0], dtype=torch.float64) / 18
 
 
 @dataclasses.dataclass(frozen=True)
 class Bound8:
-    """Inequality (8) at many places: its right side and the widths of the noise (9)."""
+    """Inequality (8) at many points.
+
+    Args:
+        bound: Its right-hand side.
+        scales: The half widths of the noise, by (9).
+    """
 
     bound: Tensor
     scales: Tensor
@@ -112,10 +129,18 @@ class Bound8:
 def bound8(
     loss: Tensor, weights: Tensor, diagonal: Tensor, lipschitz: Tensor, samples: int
 ) -> Bound8:
-    r"""(8) with :math:`\tau_i = |w_i| + \kappa_i`, where :math:`H_{ii} + \rho \sqrt m \kappa_i / 3 < 0` counts as zero.
+    r"""Compute (8) with :math:`\tau_i = |w_i| + \kappa_i`.
 
-    Approximate, as in the paper: τ may not depend on the data, the loss must lie in [0, 1] and be
-    convex within κ.
+    Negative values of :math:`H_{ii} + \rho \sqrt m \kappa_i / 3` count as zero. As in the paper
+    this is an approximation: a valid bound needs a τ that does not depend on the data, and a loss
+    that is in [0, 1] and convex within κ.
+
+    Args:
+        loss: Training loss at each point.
+        weights: The points, ``(n, 2)``.
+        diagonal: Diagonals of the Hessians, ``(n, 2)``.
+        lipschitz: Lipschitz constants ρ of the Hessian.
+        samples: Number of training samples.
 
     >>> one = torch.ones(1, 2)
     >>> round(float(bound8(torch.zeros(1), one, 300 * one, torch.zeros(1), samples=100).bound), 4)
@@ -133,7 +158,13 @@ def bound8(
 
 
 def scores(toy: Toy, places: Tensor, truth: Toy) -> list[dict[str, Any]]:
-    """All that is known of each place (n, 2); ``truth`` holds fresh samples of the same clouds."""
+    """Return loss, curvature, Ψ, bound and true risk of each point.
+
+    Args:
+        toy: The network with its training samples.
+        places: The points, ``(n, 2)``.
+        truth: The same network with fresh samples.
+    """
     here, box = derivatives(toy.loss, places), _boxes(places)
     rho = third_norm(toy.loss, box.flatten(0, 1)).view(box.shape[:2]).amax(1)
     bend = derivatives(toy.loss, box.flatten(0, 1)).hessian
@@ -160,7 +191,13 @@ def scores(toy: Toy, places: Tensor, truth: Toy) -> list[dict[str, Any]]:
 
 
 def noisy_loss(toy: Toy, places: Tensor, scales: Tensor) -> Tensor:
-    """Mean of the loss under uniform noise of these widths, by Gauss and Legendre's rule of three nodes each way."""
+    """Return the mean loss under uniform noise, by Gauss–Legendre quadrature.
+
+    Args:
+        toy: The network with its samples.
+        places: The points, ``(n, 2)``.
+        scales: Half widths of the noise, ``(n, 2)``.
+    """
     steps = torch.cartesian_prod(NODES, NODES)
     shares = torch.cartesian_prod(SHARES, SHARES).prod(-1)
     near = places[:, None] + steps * scales[:, None]
@@ -168,6 +205,6 @@ def noisy_loss(toy: Toy, places: Tensor, scales: Tensor) -> Tensor:
 
 
 def _boxes(places: Tensor) -> Tensor:
-    """A grid over the neighborhood of each place, its edges included: (n, places, 2)."""
+    """Return a grid over the neighborhood of each point, ``(n, BOX², 2)``."""
     line = torch.linspace(-1, 1, BOX, dtype=places.dtype)
     return places[:, None] + torch.cartesian_prod(line, line) * radii(places)[:, None]

@@ -1,1 +1,1 @@
-"""PerturbedOPT against its base optimizer and dropout: Figures 6 to 9, MNIST, variants."""
+"""PerturbedOPT against its base optimizer, dropout and SAM: Figures 6 and 7, MNIST, variants."""

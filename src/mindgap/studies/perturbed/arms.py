@@ -1,4 +1,4 @@
-"""The arms of the studies of PerturbedOPT, and one run of an arm with its curves."""
+"""The arms of the studies of PerturbedOPT, and the training of one arm with its curves."""
 
 import copy
 import dataclasses
@@ -17,24 +17,25 @@ from mindgap.remedies.perturbed import Perturbed
 from mindgap.remedies.sam import SAM
 from mindgap.training.fit import Loop
 
-GAMMAS, RATES, RADII = (
-    (0.3, 1.0, 3.0),
-    (0.1, 0.3, 0.5),
-    (0.02, 0.05, 0.1),
-)  # three candidates a method
+GAMMAS, RATES, RADII = (0.3, 1.0, 3.0), (0.1, 0.3, 0.5), (0.02, 0.05, 0.1)  # candidate settings
 METHODS = ("PerturbedOPT", "dropout", "SAM")
 PLAIN = "Adam"
 PUBLISHED = Perturbed(eta=0.01, gamma=10.0, epsilon=1e-5)
-CHUNK = 500  # images a pass where nothing is trained
+CHUNK = 500  # images per forward pass in evaluation
 
 Parts = Mapping[str, tuple[Tensor, Tensor]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arm:
-    """A way to train; ``control`` is the arm that it is compared with.
+    """One way to train.
 
-    ``changes`` are fields of the recipe that differ from those of the other arms.
+    Args:
+        name: The row label in the table.
+        method: What the arm is a setting of; the best setting of a method is chosen.
+        remedies: The remedies to train with.
+        changes: Fields of the recipe that differ from those of the other arms.
+        control: The arm to compare with.
     """
 
     name: str
@@ -45,7 +46,11 @@ class Arm:
 
 
 def candidates(dropout: Callable[[float], Arm]) -> tuple[Arm, ...]:
-    """Plain Adam, and three settings of every method; ``dropout`` makes the arm of a rate."""
+    """Return plain Adam and three settings of every method.
+
+    Args:
+        dropout: Makes the arm of a dropout rate.
+    """
     return (
         Arm(name=PLAIN, method=PLAIN),
         *(
@@ -68,7 +73,14 @@ def candidates(dropout: Callable[[float], Arm]) -> tuple[Arm, ...]:
 def parts_of(
     load: Callable[..., DataSet], sizes: tuple[int, int, int], seed: int, pool: int
 ) -> Parts:
-    """Train, validation and test images that ``pool`` made smaller, standardized by the training images."""
+    """Return training, validation and test images, standardized by the training images.
+
+    Args:
+        load: Loads the data set.
+        sizes: Numbers of training, validation and test images.
+        seed: For the choice of the images.
+        pool: Factor by which average pooling shrinks the images.
+    """
     size, held, judged = sizes
     data = load(size + held, judged, seed=seed)
     assert data.test is not None
@@ -86,11 +98,19 @@ def parts_of(
 def trained(
     recipe: Recipe, remedies: Sequence[Remedy], seed: int, parts: Parts, every: int, shown: int
 ) -> Any:
-    """Train, and tell the accuracy in percent on all parts: at the end, and on ``shown`` images on the way.
+    """Train one arm and record its accuracy, in percent, during training and at the end.
 
-    A run whose loss leaves the finite numbers is judged by the weights of its last whole epoch.
-    ``fresh`` is the test accuracy after the statistics of batch normalization, if there is any,
-    were taken anew under the final weights.
+    A run whose loss is no longer finite is judged by the weights of its last complete epoch.
+    ``fresh`` in the record is the test accuracy with batch-normalization statistics recomputed
+    under the final weights, or None without batch normalization.
+
+    Args:
+        recipe: How to train.
+        remedies: The remedies of the arm.
+        seed: For the initial weights and the order of the batches.
+        parts: The data by name, as :func:`parts_of` returns them.
+        every: Epochs between two points of a curve.
+        shown: Images of each part that a point of a curve uses.
     """
     loop, epochs = Loop(recipe, remedies, seed, (), 0), list[int]()
     curves: dict[str, list[float]] = {name: [] for name in parts}
@@ -116,7 +136,12 @@ def trained(
 
 @torch.no_grad()
 def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
-    """Share of right answers in evaluation mode, in percent.
+    """Return the percentage of correct predictions, in evaluation mode.
+
+    Args:
+        model: The classifier.
+        inputs: The images.
+        targets: Their classes.
 
     >>> accuracy(nn.Identity(), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([1, 1]))
     50.0
@@ -131,7 +156,15 @@ def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
 
 @torch.no_grad()
 def with_fresh_statistics(model: nn.Module, inputs: Tensor) -> nn.Module | None:
-    """A copy whose batch normalization has the mean and variance of ``inputs`` by its weights; None without such."""
+    """Copy the model with batch-normalization statistics recomputed on ``inputs``.
+
+    Args:
+        model: The trained model.
+        inputs: The images that give the statistics.
+
+    Returns:
+        The copy, or None if the model has no batch normalization.
+    """
     other = copy.deepcopy(model).eval()
     layers = [module for module in other.modules() if isinstance(module, nn.BatchNorm2d)]
     if not layers:

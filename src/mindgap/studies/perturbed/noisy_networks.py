@@ -1,7 +1,7 @@
-"""Many two-layer networks at once, trained with Adam under noise on their weights, dropout or SAM: one pass for all.
+"""Two-layer networks of many seeds, trained together under weight noise, dropout or SAM.
 
-Every seed has samples, initial weights, order and noise of its own; the first dimension of every
-tensor counts seeds.
+Every seed has its own samples, initial weights, order and noise. The first dimension of every
+tensor runs over seeds.
 """
 
 import dataclasses
@@ -14,13 +14,18 @@ from torch import Tensor
 
 from mindgap.core import generator, seeded
 
-BETA = 0.999  # of the running mean of squared gradients, as in Algorithm 1
+BETA = 0.999  # decay of the running mean of squared gradients in Algorithm 1
 FLOOR = 1e-5  # ε of Algorithm 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """How a network is trained: ``rule`` names the kind, ``strength`` is the number that is chosen on validation."""
+    """How a network is trained.
+
+    Args:
+        rule: The kind of noise or regularization.
+        strength: Its setting, which validation data choose.
+    """
 
     rule: str
     strength: float = 0.0
@@ -28,7 +33,7 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What all arms share."""
+    """The settings that all arms share."""
 
     width: int
     epochs: int
@@ -37,7 +42,15 @@ class Plan:
 
 
 def train(inputs: Tensor, labels: Tensor, arm: Arm, plan: Plan, seed: int) -> list[Tensor]:
-    """Weights after training; ``inputs`` is (seeds, samples, features), ``labels`` (seeds, samples)."""
+    """Train one network per seed and return the weights.
+
+    Args:
+        inputs: Training inputs, ``(seeds, samples, features)``.
+        labels: Their classes, ``(seeds, samples)``.
+        arm: What to train with.
+        plan: Architecture and optimization.
+        seed: For initial weights, order and noise.
+    """
     with seeded(seed):
         weights = _initial(len(inputs), inputs.shape[2], plan.width, int(labels.max()) + 1)
         noise = Noise(arm, plan, weights, inputs.shape[1])
@@ -50,7 +63,13 @@ def train(inputs: Tensor, labels: Tensor, arm: Arm, plan: Plan, seed: int) -> li
 
 
 def outputs(weights: list[Tensor], inputs: Tensor, dropout: float = 0.0) -> Tensor:
-    """Logits of every network."""
+    """Return the logits of every network, ``(seeds, samples, classes)``.
+
+    Args:
+        weights: As :func:`train` returns them.
+        inputs: The inputs, ``(seeds, samples, features)``.
+        dropout: Rate of dropout on the hidden units.
+    """
     hidden = F.dropout(
         torch.relu(torch.baddbmm(weights[1], inputs, weights[0])), dropout, dropout > 0
     )
@@ -58,13 +77,13 @@ def outputs(weights: list[Tensor], inputs: Tensor, dropout: float = 0.0) -> Tens
 
 
 def errors(weights: list[Tensor], inputs: Tensor, labels: Tensor) -> list[float]:
-    """The error rate of every network on its own samples."""
+    """Return the error rate of every network on its own samples."""
     wrong = outputs(weights, inputs).argmax(2) != labels
     return [float(rate) for rate in wrong.double().mean(1)]
 
 
 class Noise:
-    """Takes the gradient where the arm wants it, and remembers what the arm needs."""
+    """Computes the gradient of an arm and keeps the state that the arm needs between steps."""
 
     def __init__(self, arm: Arm, plan: Plan, weights: list[Tensor], samples: int) -> None:
         self.arm, self.plan, self.samples, self.step = arm, plan, samples, 0
@@ -75,7 +94,7 @@ class Noise:
         self.size = sum(w[0].numel() for w in weights)
 
     def gradient(self, weights: list[Tensor], x: Tensor, y: Tensor, epoch: int) -> list[Tensor]:
-        """The gradient to step along."""
+        """Return the gradient for the optimizer's next step."""
         rule, strength = self.arm.rule, self.arm.strength
         if rule == "dropout":
             return _slopes(weights, x, y, strength)
@@ -120,7 +139,7 @@ class Noise:
             square.mul_(BETA).add_(slope.square(), alpha=1 - BETA)
 
     def _radii(self, weights: list[Tensor], epoch: int) -> list[Tensor]:
-        """Half width of the uniform noise on every weight."""
+        """Return the half width of the uniform noise on every weight."""
         rule, strength = self.arm.rule.removeprefix("sample "), self.arm.strength
         if rule == "filter":
             return [strength * _filter_size(w).expand_as(w) for w in weights]
@@ -131,7 +150,10 @@ class Noise:
         return self._published(weights, epoch, strength)
 
     def _fisher(self, strength: float) -> list[Tensor]:
-        """(η H/3)^-½ with η = √(mn)/strength² and H the Fisher information: batch size times the squared gradient."""
+        """Return (η H/3)^-½ with η = √(mn)/strength² and H the estimated Fisher information.
+
+        The estimate is the batch size times the running mean of squared gradients.
+        """
         if not self.step:
             return [torch.zeros_like(h) for h in self.squares]
         correction, eta = 1 - BETA**self.step, math.sqrt(self.size * self.samples)
@@ -141,7 +163,10 @@ class Noise:
         return [strength * (eta * f / 3).rsqrt() for f in damped]
 
     def _published(self, weights: list[Tensor], epoch: int, gamma: float) -> list[Tensor]:
-        """Algorithm 1 with η = 0.01, β₂ = 0.1; with a warm-up the noise grows with the epochs instead of shrinking."""
+        """Return the radii of Algorithm 1 with η = 0.01 and β₂ = 0.1.
+
+        In the arm "warm-up" the noise grows with the epochs instead of shrinking.
+        """
         if self.old is None or self.before is None or self.slopes is None:
             return [torch.zeros_like(w) for w in weights]
         shrink = self.plan.epochs / epoch if self.arm.rule == "warm-up" else math.log1p(epoch)
@@ -162,7 +187,7 @@ class Noise:
 
 
 def _initial(seeds: int, features: int, width: int, classes: int) -> list[Tensor]:
-    """As torch.nn.Linear begins."""
+    """Draw initial weights from the distribution that torch.nn.Linear uses."""
     shapes = [
         (features, width, features),
         (1, width, features),
@@ -175,7 +200,10 @@ def _initial(seeds: int, features: int, width: int, classes: int) -> list[Tensor
 
 
 def _batches(inputs: Tensor, plan: Plan, source: torch.Generator) -> Iterator[tuple[int, Tensor]]:
-    """Places by batch; the order has a generator of its own, so that it is the same whatever noise an arm draws."""
+    """Yield the epoch and the sample indices of every batch.
+
+    The order has its own generator, so it does not depend on the noise that an arm draws.
+    """
     for epoch in range(1, plan.epochs + 1):
         order = torch.rand(inputs.shape[:2], generator=source).argsort(1)
         for index in order.split(plan.batch_size, dim=1):
@@ -190,9 +218,10 @@ def _slopes(weights: list[Tensor], x: Tensor, y: Tensor, dropout: float = 0.0) -
 def _sample_slopes(
     weights: list[Tensor], radii: list[Tensor], x: Tensor, y: Tensor
 ) -> list[Tensor]:
-    """The gradient under weights drawn anew for every sample, by the noise that they cause in what a unit takes in.
+    """Return the gradient under weights that are drawn separately for every sample.
 
-    A sum of many independent uniform terms is taken as Gaussian.
+    The noise is drawn on the pre-activations that it causes. There it is a sum of many independent
+    uniform terms, which is approximated by a Gaussian.
     """
     places = [w.detach().requires_grad_() for w in weights]
     hidden = torch.relu(_noisy(x, places[0], places[1], radii[0], radii[1]))
@@ -207,9 +236,8 @@ def _noisy(x: Tensor, weight: Tensor, bias: Tensor, radius: Tensor, bias_radius:
 
 
 def _loss(logits: Tensor, y: Tensor) -> Tensor:
-    return (
-        F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]
-    )  # a mean for each network
+    # The sum over networks of each network's mean, so that their gradients stay independent.
+    return F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]
 
 
 def _adam(
@@ -220,7 +248,7 @@ def _adam(
     step: int,
     rate: float,
 ) -> None:
-    """Adam as torch has it by default."""
+    """Take one step of Adam, with the defaults of torch."""
     for w, g, m, v in zip(weights, slopes, first, second, strict=True):
         m.lerp_(g, 0.1)
         v.mul_(0.999).addcmul_(g, g, value=0.001)
@@ -228,5 +256,5 @@ def _adam(
 
 
 def _filter_size(weights: Tensor) -> Tensor:
-    """Root mean square of the weights that enter a unit."""
+    """Return the root mean square of the weights that enter each unit."""
     return weights.square().mean(1, keepdim=True).sqrt()

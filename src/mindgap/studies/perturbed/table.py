@@ -1,39 +1,39 @@
-"""The table of the studies of PerturbedOPT: arms against their controls, the chosen ones, and the curves."""
+"""The table of the studies of PerturbedOPT: arms against their controls, and curves."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mindgap.core import Paired, Record, Table, holm, mean_interval, paired
+from mindgap.core import (
+    Bar,
+    Chart,
+    Line,
+    Paired,
+    Record,
+    Series,
+    Table,
+    holm,
+    mean_interval,
+    paired,
+)
 from mindgap.studies.perturbed.arms import METHODS, PLAIN, Arm
 
 COLUMNS = (
-    "arm",
-    "chosen",
-    "train",
-    "validation",
-    "test",
-    "gap",
-    "change",
-    "low",
-    "high",
-    "p (Holm)",
+    *("arm", "chosen", "train", "validation", "test"),
+    *("gap", "change", "low", "high", "p (Holm)"),
 )
 FRESH = "fresh"
 CLAIM = (
-    "The paper's claim: with PerturbedOPT training accuracy falls and test accuracy rises, and it "
-    "beats every dropout "
-    "rate. It gives curves without numbers, so none of ours can stand beside one of its own."
+    "The paper claims that PerturbedOPT lowers training accuracy, raises test accuracy and beats "
+    "every dropout rate. It shows curves without numbers, so there is no column for the paper."
 )
 READING = (
-    "Accuracy in percent and differences in points, means over {seeds} seeds. The change is that "
-    "of test accuracy "
-    "from the control with the same seed, with a 95 % interval over seeds on the same test data; "
-    "p-values are "
-    "Student's, by Holm over all arms. Chosen is the best of a method's three settings by mean "
-    "validation accuracy. "
-    "SAM takes two forward and backward passes a step, all others one."
+    "Accuracies are in percent and differences in percentage points, means over {seeds} seeds. The "
+    "change is the test accuracy minus that of the control with the same seed, with a 95 % interval "
+    "over seeds on the same test data. The p-values are those of Student's t-test, corrected by "
+    "Holm over all arms. The chosen setting of a method has the best mean validation accuracy. SAM "
+    "takes two forward and backward passes per step, all other arms take one."
 )
 Runs = Mapping[str, Mapping[int, Record]]
 
@@ -41,7 +41,15 @@ Runs = Mapping[str, Mapping[int, Record]]
 def perturbed_table(
     title: str, arms: Sequence[Arm], runs: Runs, notes: Sequence[str], *, fresh: bool
 ) -> Table:
-    """The table of the seeds that all arms have finished; the ``fresh`` column is for nets with batch normalization."""
+    """Tabulate the seeds that all arms have finished.
+
+    Args:
+        title: The title of the table.
+        arms: The arms, in the order of the rows.
+        runs: The records by arm and seed.
+        notes: Notes of the study, after those of the table.
+        fresh: Whether to show accuracy with recomputed batch-normalization statistics.
+    """
     done = sorted(set.intersection(*(set(runs.get(arm.name, {})) for arm in arms)))
     columns = (*COLUMNS[:5], FRESH, *COLUMNS[5:]) if fresh else COLUMNS
     if len(done) < 2:
@@ -62,8 +70,16 @@ def perturbed_table(
     )
 
 
+DATA = {"train": "training data", "validation": "validation data", "test": "test data"}
+
+
 class Summary:
-    """What the runs of all arms with the same seeds say."""
+    """The runs of all arms with the same seeds, and what they show.
+
+    Args:
+        arms: The arms.
+        runs: One mapping from arm to record per seed.
+    """
 
     def __init__(self, arms: Sequence[Arm], runs: Sequence[Mapping[str, Record]]) -> None:
         self.arms, self.runs = arms, runs
@@ -76,20 +92,20 @@ class Summary:
         )
 
     def _best(self, method: str) -> str:
-        """The candidate with the best mean validation accuracy; the first of equal ones."""
+        """Return the candidate with the best mean validation accuracy, the first one in a tie."""
         names = [arm.name for arm in self.arms if arm.method == method]
         return max(names, key=lambda name: float(np.mean(self.final(name, "validation"))))
 
     def final(self, name: str, part: str) -> list[float]:
-        """Accuracy at the end, seed by seed."""
+        """Return the final accuracies of an arm, one per seed."""
         return [run[name]["final"][part] for run in self.runs]
 
     def compare(self, name: str, other: str) -> Paired:
-        """Test accuracy of two arms, seed by seed."""
+        """Compare the test accuracies of two arms, paired over seeds."""
         return paired(self.final(name, "test"), self.final(other, "test"))
 
     def row(self, arm: Arm, fresh: bool) -> tuple[Any, ...]:
-        """An arm's numbers."""
+        """Return the row of an arm."""
         train, validation, test = (
             float(np.mean(self.final(arm.name, part))) for part in ("train", "validation", "test")
         )
@@ -107,7 +123,7 @@ class Summary:
         return (arm.name, mark, train, validation, test, *renewed, train - test, *change)
 
     def headline(self) -> str:
-        """The chosen PerturbedOPT against plain Adam and the other chosen ones."""
+        """Compare the chosen PerturbedOPT with plain Adam and the other chosen arms."""
         own, others = self.chosen["PerturbedOPT"], [self.chosen[method] for method in METHODS[1:]]
         tests = [self.compare(own, other) for other in others]
         pairs = zip(others, tests, holm([test.p_value for test in tests]), strict=True)
@@ -118,14 +134,13 @@ class Summary:
         fitted = [float(np.mean(self.final(name, "train"))) for name in (own, PLAIN)]
         return (
             f"The chosen PerturbedOPT has γ of {own.rpartition(' ')[2]}. Its test accuracy minus "
-            f"that of {PLAIN}: "
-            f"{_change(plain)}, p = {self.p_values[own]:.2g}; {'; '.join(words)} (Holm over these "
-            "two). Its train "
-            f"accuracy is {fitted[0]:.1f} %, that of {PLAIN} {fitted[1]:.1f} %."
+            f"that of {PLAIN}: {_change(plain)}, p = {self.p_values[own]:.2g}; {'; '.join(words)} "
+            f"(Holm over these two). Its training accuracy is {fitted[0]:.1f} %, that of {PLAIN} "
+            f"is {fitted[1]:.1f} %."
         )
 
     def stopped(self) -> list[str]:
-        """Runs whose loss left the finite numbers."""
+        """Count the runs whose loss was no longer finite."""
         counts = {
             arm.name: sum(bool(run[arm.name]["stopped"]) for run in self.runs) for arm in self.arms
         }
@@ -136,64 +151,64 @@ class Summary:
         ]
 
     def collapsed(self) -> list[str]:
-        """Arms with the published numbers that do not get half as far as plain Adam."""
+        """List published arms with less than half the validation accuracy of plain Adam."""
         enough = float(np.mean(self.final(PLAIN, "validation"))) / 2
         names = [arm.name for arm in self.arms if arm.method == "published"]
         return [name for name in names if np.mean(self.final(name, "validation")) < enough]
 
     def undrawn(self) -> list[str]:
-        """What the charts leave out."""
+        """Name the arms that the charts leave out."""
         return [
             f"The curves leave out {name}, whose validation accuracy of "
-            f"{np.mean(self.final(name, 'validation')):.1f} % would flatten all others."
+            f"{np.mean(self.final(name, 'validation')):.1f} % would compress all other curves."
             for name in self.collapsed()
         ]
 
-    def charts(self) -> tuple[Mapping[str, Any], ...]:
-        """Differences of the chosen arms, then train, validation and test accuracy by epoch of the chosen ones."""
+    def charts(self) -> tuple[Chart, ...]:
+        """Chart the differences of the chosen arms, then their accuracies by epoch."""
         return self._bars(), *(self._curves(part) for part in ("train", "validation", "test"))
 
-    def _bars(self) -> Mapping[str, Any]:
+    def _bars(self) -> Bar:
         tests = {name: self.tests[name] for name in self.chosen.values()}
-        series = {
-            "x": list(tests),
-            "y": [test.difference for test in tests.values()],
-            "low": [test.interval.low for test in tests.values()],
-            "high": [test.interval.high for test in tests.values()],
-        }
-        return {
-            "kind": "bar",
-            "title": f"Test accuracy of the chosen arms minus that of {PLAIN}, mean and 95 % interval over seeds",
-            "x_label": "arm",
-            "y_label": "points",
-            "series": [{"name": f"minus {PLAIN}", **series}],
-        }
+        series = Series(
+            name=f"minus {PLAIN}",
+            x=list(tests),
+            y=[test.difference for test in tests.values()],
+            low=[test.interval.low for test in tests.values()],
+            high=[test.interval.high for test in tests.values()],
+        )
+        return Bar(
+            title=f"Test accuracy of the chosen arms minus that of {PLAIN}",
+            caption="Mean and 95 % interval over seeds.",
+            x_label="arm",
+            y_label="points",
+            series=[series],
+        )
 
-    def _curves(self, part: str) -> Mapping[str, Any]:
+    def _curves(self, part: str) -> Line:
         published = [
             arm.name
             for arm in self.arms
             if arm.method == "published" and arm.name not in self.collapsed()
         ]
         drawn = [PLAIN, *self.chosen.values(), *published]
-        return {
-            "kind": "line",
-            "title": f"Accuracy by epoch on {part} data, mean and 95 % interval over seeds",
-            "x_label": "epoch",
-            "y_label": f"{part} accuracy, %",
-            "series": [self._curve(name, part) for name in drawn],
-        }
+        return Line(
+            title=f"Accuracy by epoch on {DATA[part]}, mean and 95 % interval over seeds",
+            x_label="epoch",
+            y_label=f"{part} accuracy, %",
+            series=[self._curve(name, part) for name in drawn],
+        )
 
-    def _curve(self, name: str, part: str) -> Mapping[str, Any]:
+    def _curve(self, name: str, part: str) -> Series:
         by_epoch = list(zip(*(run[name]["curves"][part] for run in self.runs), strict=True))
         spread = [mean_interval(values) for values in by_epoch]
-        return {
-            "name": name,
-            "x": self.runs[0][name]["epochs"],
-            "y": [float(np.mean(values)) for values in by_epoch],
-            "low": [interval.low for interval in spread],
-            "high": [interval.high for interval in spread],
-        }
+        return Series(
+            name=name,
+            x=self.runs[0][name]["epochs"],
+            y=[float(np.mean(values)) for values in by_epoch],
+            low=[interval.low for interval in spread],
+            high=[interval.high for interval in spread],
+        )
 
 
 def _change(test: Paired) -> str:

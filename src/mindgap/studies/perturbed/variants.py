@@ -1,4 +1,4 @@
-"""What makes noise on the weights work: variants of PerturbedOPT beside Adam, dropout and SAM."""
+"""Which kind of weight noise helps: variants of PerturbedOPT against Adam, dropout and SAM."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,19 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mindgap.core import Paired, Record, Study, Table, Trial, holm, mean_interval, option, paired
+from mindgap.core import (
+    Bar,
+    Paired,
+    Record,
+    Series,
+    Study,
+    Table,
+    Trial,
+    holm,
+    mean_interval,
+    option,
+    paired,
+)
 from mindgap.data import digits
 from mindgap.data.dataset import DataSet
 from mindgap.data.mnist import mnist
@@ -38,7 +50,7 @@ NAMES = {
     "plain": "Adam",
     "twice": "Adam, twice the epochs",
     "dropout": "dropout",
-    "sam": "SAM (two passes a step)",
+    "sam": "SAM (two passes per step)",
     "published": "PerturbedOPT",
     "warm-up": "PerturbedOPT, growing with the epochs",
     "size": "noise by the weight's size, no curvature, no decay",
@@ -52,19 +64,19 @@ LEVEL = 0.01
 
 
 class PerturbedVariants(Study):
-    r"""Variants of PerturbedOPT beside Adam, dropout and SAM, on two data sets.
+    r"""Variants of PerturbedOPT against Adam, dropout and SAM, on two data sets.
 
     Formula: $w_{t+1} = \mathrm{OPT}\left( w_t, \nabla \hat L_t(w_t + u_t) \right), \quad u_{t,i}
     \sim U(-\sigma_i, \sigma_i)$
 
-    Reading: Arms differ in σ and in whether the noise is drawn once a batch, as Algorithm 1 does,
-    or anew for every sample. Every arm has as many settings as dropout; the one with the least mean
-    validation error is judged on test data with fresh seeds. A variant would earn a name of its own
-    if it beat both Adam and dropout, p < 0.01 after Holm's correction over all arms, on both data
-    sets.
+    Reading: Arms differ in σ and in how often the noise is drawn: once per batch, as in Algorithm
+    1, or separately for every sample. Every arm has as many settings as dropout. The setting with
+    the lowest mean validation error is judged on test data with fresh seeds. A variant succeeds if
+    it beats both Adam and dropout on both data sets, with p < 0.01 after Holm's correction over all
+    arms.
 
-    Assumes: Networks of one hidden layer trained to the end with Adam on a few hundred samples,
-    where dropout helps.
+    Assumes: Networks with one hidden layer, trained with Adam on 600 to 1,000 samples, where
+    dropout helps.
 
     >>> len([trial for trial in PerturbedVariants().trials() if trial["data"] == "digits"])
     12
@@ -74,14 +86,12 @@ class PerturbedVariants(Study):
     cites = ("wang2018identifying", "foret2021sharpness")
 
     search_seeds: int = option(10, help="seeds whose validation error chooses a setting", low=2)
-    digits_seeds: int = option(
-        40, help="fresh seeds that are judged on test data, on the digits", low=2
-    )
-    mnist_seeds: int = option(20, help="fresh seeds that are judged on test data, on MNIST", low=2)
-    shorten: int = option(1, help="train so many times shorter", low=1)
+    digits_seeds: int = option(40, help="fresh seeds that test data judge, on the digits", low=2)
+    mnist_seeds: int = option(20, help="fresh seeds that test data judge, on MNIST", low=2)
+    shorten: int = option(1, help="factor by which training is shortened", low=1)
 
     def trials(self) -> Sequence[Trial]:
-        """One arm on one data set, all its settings."""
+        """One trial per data set and arm, with all its settings."""
         return [Trial(parameters={"data": data, "rule": rule}) for data in LOADERS for rule in ARMS]
 
     def run(self, trial: Trial) -> Record:
@@ -116,7 +126,7 @@ class PerturbedVariants(Study):
         }
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row per arm and data set, compared with Adam and with dropout."""
+        """One row per data set and arm, compared with Adam and with dropout."""
         rows, winners = list[tuple[object, ...]](), list[set[str]]()
         for data in LOADERS:
             found = {trial["rule"]: record for trial, record in records if trial["data"] == data}
@@ -129,30 +139,20 @@ class PerturbedVariants(Study):
             set.intersection(*winners) & {rule for rule in ARMS if rule not in ("twice", "sam")}
         )
         return Table(
-            title="Noise on the weights: what helps beside Adam, dropout and SAM",
+            title="Variants of weight noise against Adam, dropout and SAM",
             columns=(
-                "data",
-                "arm",
-                "setting",
-                "training error",
-                "test error",
-                "from Adam, points",
-                "p",
-                "from dropout",
-                "p",
+                *("data", "arm", "setting", "training error", "test error"),
+                *("from Adam, points", "p", "from dropout", "p"),
             ),
             rows=tuple(rows),
             notes=(
-                "Differences are points of test error, paired over fresh seeds, with 95 % "
-                "intervals; negative is "
-                "better. "
-                "p-values are Holm's over the arms of a data set and control. Settings were "
-                "chosen on validation data "
-                "with other seeds: "
+                "Differences are percentage points of test error, paired over fresh seeds, with 95 % "
+                "intervals; negative is better. The p-values are corrected by Holm over the arms of "
+                "a data set and control. Settings were chosen on validation data with other seeds: "
                 f"{'; '.join(f'{NAMES[r]} {_words(ARMS[r])}' for r in ARMS if len(ARMS[r]) > 1)}.",
-                f"Chosen at an end of the grid: {'; '.join(_at_an_end(records)) or 'none'}.",
-                "The paper reports that PerturbedOPT is better than dropout 'in all experiments' "
-                "(images only).",
+                f"Settings chosen at an end of their grid: {'; '.join(_at_an_end(records)) or 'none'}.",
+                "The paper reports that PerturbedOPT is better than dropout 'in all experiments', all "
+                "on images.",
                 f"Variants that beat both Adam and dropout with p < {LEVEL:g} on both data sets: "
                 f"{', '.join(NAMES[rule] for rule in both) or 'none'}.",
             ),
@@ -160,12 +160,18 @@ class PerturbedVariants(Study):
         )
 
     def tiny(self) -> Self:
-        """One epoch and two seeds."""
+        """Use one epoch and two seeds."""
         return self.replace(search_seeds=2, digits_seeds=2, mnist_seeds=2, shorten=60)
 
 
 def samples(data: DataSet, name: str, seeds: range) -> tuple[Tensor, ...]:
-    """Training inputs and labels, validation inputs and labels of every seed, from the training part."""
+    """Return training inputs, training labels, validation inputs and validation labels by seed.
+
+    Args:
+        data: The data set; only its training part is used.
+        name: Its key in ``SAMPLES``.
+        seeds: The seeds, each with its own samples.
+    """
     parts = [stratified_split(data.targets, SAMPLES[name], seed=seed) for seed in seeds]
     flat = data.inputs.flatten(1)
     return tuple(
@@ -224,23 +230,21 @@ def _words(values: Sequence[float]) -> str:
     return ", ".join(f"{value:g}" for value in values)
 
 
-def _chart(data: str, records: Sequence[tuple[Trial, Record]]) -> dict[str, object]:
+def _chart(data: str, records: Sequence[tuple[Trial, Record]]) -> Bar:
     found = [
         (NAMES[trial["rule"]], record["test"]) for trial, record in records if trial["data"] == data
     ]
     spread = [mean_interval(values) for _, values in found]
-    return {
-        "kind": "bar",
-        "title": f"{data}: test error of the chosen setting, mean and 95 % interval over seeds",
-        "x_label": "",
-        "y_label": "test error",
-        "series": [
-            {
-                "name": "test error",
-                "x": [name for name, _ in found],
-                "y": [sum(values) / len(values) for _, values in found],
-                "low": [one.low for one in spread],
-                "high": [one.high for one in spread],
-            }
+    return Bar(
+        title=f"{data}: test error of the chosen setting, mean and 95 % interval over seeds",
+        y_label="test error",
+        series=[
+            Series(
+                name="test error",
+                x=[name for name, _ in found],
+                y=[sum(values) / len(values) for _, values in found],
+                low=[one.low for one in spread],
+                high=[one.high for one in spread],
+            )
         ],
-    }
+    )

@@ -1,1 +1,1 @@
-"""Tables and figures of Taylor Based Sampling."""
+"""Tables and figures of Taylor Based Sampling (TBS)."""

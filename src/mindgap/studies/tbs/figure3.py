@@ -1,4 +1,4 @@
-"""Figure 3 of the VBSW paper: two functions, their Taylor metric, and where Taylor Based Sampling puts points."""
+"""Figure 3 of Novello et al. 2020: where Taylor Based Sampling (TBS) places new points."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -6,27 +6,38 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core import Record, Study, Table, Trial, mean_interval, option, standard_error
+from mindgap.core import (
+    Line,
+    Record,
+    Series,
+    Study,
+    Table,
+    Trial,
+    mean_interval,
+    option,
+    standard_error,
+)
 from mindgap.ops.taylor.metric import taylor_metric
 from mindgap.studies.tbs.table4 import DERIVATIVE, FUNCTIONS, RESAMPLED, SAMPLERS, START, arm_points
 
 ARMS = ("uniform", RESAMPLED, *SAMPLERS)
 SHOWN = ("TBS, weighted mixture", "TBS, exact density")
 CURVE, FINE = 201, 20_001
-ALREADY = 0.01  # a new point as near as this to a known one tells nothing new
+ALREADY = 0.01  # a new point this close to a known one adds no information
 
 
 class TbsFigure3(Study):
-    r"""Figure 3 of the VBSW paper: f, Df and the points that each way of drawing adds to a grid of 8.
+    r"""Figure 3 of Novello et al. 2020: f, Df and the points that each sampler adds to 8.
 
     Formula: $Df_\epsilon^2(x) = \epsilon f'(x)^2 + \frac{\epsilon^2}{2} f''(x)^2$
 
-    Reading: The drawings show one draw on the function and on the axis. The rows count over many
-    draws: the share of new points that fall where Df is above its mean, against the share of the
-    interval where it is, which uniform points hit; and the share that fall next to a point that is
-    known already and are wasted.
+    Reading: The charts show the new points of one draw, on the function and on the axis. The table
+    averages over many draws. It compares the share of new points that fall where Df is above its
+    mean with the share of the interval where this is so. Uniform points hit that region in
+    proportion to its size. A new point next to a known point is wasted, and the table counts these
+    too.
 
-    Assumes: The functions, the start and the settings of ``tbs-table-4``.
+    Assumes: The functions, the initial design and the settings of ``tbs-table-4``.
 
     >>> len(TbsFigure3().trials())
     2
@@ -42,7 +53,7 @@ class TbsFigure3(Study):
         return [Trial(parameters={"function": name}) for name in FUNCTIONS]
 
     def run(self, trial: Trial) -> Record:
-        """The curves, one draw of each arm, and the counts."""
+        """Return the curves, one draw of each arm, and the counts over all draws."""
         function = FUNCTIONS[trial["function"]]
         fine = torch.linspace(-1, 1, FINE, dtype=torch.float64)[:, None]
         mean = float(taylor_metric(function, fine, epsilon=DERIVATIVE.epsilon).mean())
@@ -58,18 +69,18 @@ class TbsFigure3(Study):
         for arm in ARMS:
             points = torch.stack([arm_points(arm, function, seed) for seed in range(self.draws)])
             new = points[:, START:, 0]
-            interest = taylor_metric(
+            metric = taylor_metric(
                 function, new.reshape(-1, 1), epsilon=DERIVATIVE.epsilon
             ).view_as(new)
             near = (new[:, :, None] - points[:, None, :START, 0]).abs().amin(2) < ALREADY
-            counts = {"steep": (interest > mean).double().mean(1), "wasted": near.double().mean(1)}
+            counts = {"steep": (metric > mean).double().mean(1), "wasted": near.double().mean(1)}
             record[arm] = {name: found.tolist() for name, found in counts.items()} | {
                 "drawn": _drawn(new[0])
             }
         return record
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """Counts of every arm, and a drawing of every function."""
+        """Average the counts of every arm, and chart every function."""
         rows: list[tuple[Any, ...]] = []
         for trial, record in records:
             for arm in ARMS:
@@ -86,7 +97,7 @@ class TbsFigure3(Study):
                      "next to a known point", "se"),
             rows=tuple(rows),
             notes=(f"Means over {self.draws} draws of 8 points, with 95 % intervals.",
-                   f"Next to a known point is within {ALREADY} of one."),
+                   f"Next to a known point means within {ALREADY} of it."),
             charts=tuple(_chart(trial["function"], record) for trial, record in records),
         )  # fmt: skip
 
@@ -99,34 +110,22 @@ def _drawn(new: Tensor) -> list[float]:
     return [float(value) for value in new.sort().values]
 
 
-def _chart(name: str, record: Record) -> dict[str, Any]:
+def _chart(name: str, record: Record) -> Line:
     function, top = FUNCTIONS[name], max(record["interest"])
-    series: list[dict[str, Any]] = [
-        {"name": "f", "x": record["x"], "y": record["f"], "mode": "lines"},
-        {
-            "name": "Df / max Df",
-            "x": record["x"],
-            "y": [v / top for v in record["interest"]],
-            "mode": "lines",
-        },
+    scaled = [value / top for value in record["interest"]]
+    series = [
+        Series(name="f", x=record["x"], y=record["f"], mode="lines"),
+        Series(name="Df / max Df", x=record["x"], y=scaled, mode="lines"),
     ]
     for arm in SHOWN:
         x = record[arm]["drawn"]
         on_curve = function(torch.tensor(x, dtype=torch.float64)[:, None]).flatten().tolist()
-        series.append({"name": f"{arm}: on f", "x": x, "y": on_curve, "mode": "markers"})
-        series.append(
-            {
-                "name": f"{arm}: on the axis",
-                "x": x,
-                "y": [min(0.0, *record["f"])] * len(x),
-                "mode": "markers",
-            }
-        )
-    title = f"{name}: the function, its Taylor metric and 8 new points"
-    return {
-        "kind": "line",
-        "title": title,
-        "x_label": "x",
-        "y_label": "f, and Df over its maximum",
-        "series": series,
-    }
+        on_axis = [min(0.0, *record["f"])] * len(x)
+        series.append(Series(name=f"{arm}: on f", x=x, y=on_curve, mode="markers"))
+        series.append(Series(name=f"{arm}: on the axis", x=x, y=on_axis, mode="markers"))
+    return Line(
+        title=f"{name}: the function, its Taylor metric and 8 new points",
+        x_label="x",
+        y_label="f, and Df over its maximum",
+        series=series,
+    )

@@ -1,4 +1,4 @@
-"""Figure 4 of the VBSW paper: where the Bateman equations change quickly, and where Taylor Based Sampling helps."""
+"""Figure 4 of Novello et al. 2020: where Taylor Based Sampling helps on the Bateman equations."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -6,7 +6,19 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core import Record, Study, Table, Trial, generator, mean_interval, option
+from mindgap.core import (
+    Chart,
+    Heatmap,
+    Line,
+    Record,
+    Series,
+    Study,
+    Table,
+    Trial,
+    generator,
+    mean_interval,
+    option,
+)
 from mindgap.studies.tbs.bateman import (
     DEFAULT,
     DERIVATIVE,
@@ -21,21 +33,21 @@ from mindgap.studies.tbs.shared import CONTROL
 from mindgap.training.separate_data import Networks
 
 ARMS = (CONTROL, PUBLISHED, DEFAULT)
-CAP = 0.10  # where the paper cuts its map of Df off
+CAP = 0.10  # the paper clips its map of Df here
 TIMES = 51
 
 
 class TbsFigure4(Study):
-    r"""Figure 4 of the VBSW paper: max over t of Df, the error reduction over (u₀, η₀), and predicted curves.
+    r"""Figure 4 of Novello et al. 2020: Df, error reduction and curves of Bateman equations.
 
     Formula: $g_\theta(u_0, \eta_0) = \max_{0 \le t \le 10} \lVert f(u_0, \eta_0, t) -
     f_\theta(u_0, \eta_0, t) \rVert^2, \qquad Z = g_{\theta_{BS}} - g_{\theta_{TBS}}$
 
-    Reading: Above zero the sampling has less error than uniform points of the same number. AEG is
-    the mean of Z where it is positive and AEL that of its size where it is negative, over all (u₀,
-    η₀); net is their difference. The paper has 0.0251 and 0.0042. The share that u₀ below 0.1 has
-    in the gain shows whether it comes from where Df is large. The curves belong to the first seed,
-    at a start drawn at random and at the worst starts of two of the samplings.
+    Reading: Where Z is above zero, TBS has less error than the same number of uniform points. AEG
+    averages the positive part of Z over all (u₀, η₀), AEL averages its negative part, and net is
+    AEG minus AEL. The paper reports an AEG of 0.0251 and an AEL of 0.0042. The share of the gain
+    that comes from u₀ below 0.1 shows whether TBS gains where Df is large. The curves show the
+    first seed at one random initial condition and at the worst ones of two arms.
 
     Assumes: The equations, domain and networks of ``tbs-table-5``, with fewer seeds.
 
@@ -47,16 +59,16 @@ class TbsFigure4(Study):
     cites = ("novello2020variance",)
 
     seeds: int = option(3, help="seeds to average the maps over", low=2)
-    size: int = option(3000, help="train points, half of them uniform", low=50)
-    epochs: int = option(2000, help="passes over the train points", low=1)
+    size: int = option(3000, help="training points, half of them uniform", low=50)
+    epochs: int = option(2000, help="passes over the training points", low=1)
     cells: int = option(30, help="values of u0 and of eta0 in the maps", low=2)
 
     def trials(self) -> Sequence[Trial]:
-        """One a seed."""
+        """One trial per seed."""
         return [Trial(parameters={}, seed=seed) for seed in range(self.seeds)]
 
     def run(self, trial: Trial) -> Record:
-        """The maps of one seed; the first one also has the map of Df and the curves."""
+        """Return the maps of one seed; the first seed adds the map of Df and the curves."""
         networks = trained(
             [arm_points(arm, 1, self.size, trial.seed) for arm in ARMS], 1, self.epochs, trial.seed
         )  # fmt: skip
@@ -70,36 +82,47 @@ class TbsFigure4(Study):
         return record
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """AEG and AEL of both samplings, the maps and the curves."""
+        """Report AEG and AEL of both TBS arms, with the maps and the curves."""
         found = [record for _, record in records]
-        rows, charts = [], []
+        rows: list[tuple[Any, ...]] = []
+        charts: list[Chart] = []
         for arm in ARMS[1:] if len(found) > 1 else ():
             change = torch.tensor([record["change"][arm] for record in found], dtype=torch.float64)
             rows.append((arm, *_sums(change)))
-            title = f"{arm}: error reduction, mean over seeds (above 0: less error than with uniform points)"
+            title = f"{arm}: error of uniform points minus error of this arm, mean over seeds"
             charts.append(self._map(title, change.mean(0)))
         for record in found:
             if "interest" in record:
                 charts.insert(
                     0,
                     self._map(
-                        f"max over t of Df, cut off at {CAP:g}", torch.tensor(record["interest"])
+                        f"Maximum of Df over t, clipped at {CAP:g}",
+                        torch.tensor(record["interest"]),
                     ),
                 )
                 charts += [_curve_chart(curve) for curve in record["curves"]]
         return Table(
-            title="TBS, Figure 4: where sampling by Df helps on the Bateman equations",
-            columns=("arm", "AEG", "AEL", "net", "low", "high", "starts with less error, %", "gain from u0 < 0.1, %"),
+            title="TBS, Figure 4: where TBS helps on the Bateman equations",
+            columns=("arm", "AEG", "AEL", "net", "low", "high", "conditions with less error, %",
+                     "gain from u0 < 0.1, %"),
             rows=tuple(rows),
-            notes=(f"Means over {len(found)} seeds; the interval of the net gain is at 95 %.",
-                   "The paper has an AEG of 0.0251 and an AEL of 0.0042."),
+            notes=(f"Means over {len(found)} seeds, with a 95 % interval for the net gain.",
+                   "Conditions are the initial values (u0, eta0) of the grid.",
+                   "The paper reports an AEG of 0.0251 and an AEL of 0.0042."),
             charts=tuple(charts),
         )  # fmt: skip
 
-    def _map(self, title: str, values: Tensor) -> dict[str, Any]:
+    def _map(self, title: str, values: Tensor) -> Heatmap:
         middles = ((torch.arange(self.cells) + 0.5) / self.cells).double().tolist()
-        axes = {"x_label": "u0", "y_label": "eta0", "x": middles, "y": middles}
-        return {"kind": "heat", "title": title, **axes, "z": values.T.tolist()}
+        return Heatmap(
+            title=title,
+            x_label="u0",
+            y_label="eta0",
+            x=middles,
+            y=middles,
+            z=values.T.tolist(),
+            diverging=True,
+        )
 
     def tiny(self) -> Self:
         """Two seeds, few points and epochs."""
@@ -107,7 +130,7 @@ class TbsFigure4(Study):
 
 
 def _sums(change: Tensor) -> tuple[float, ...]:
-    """AEG, AEL, their difference with its interval, and shares in percent, over seeds."""
+    """Return AEG, AEL, their difference with its interval, and two shares in percent."""
     gain, loss = change.clamp_min(0), (-change).clamp_min(0)
     interval = mean_interval(change.mean((1, 2)).numpy())
     near = int(0.1 * change.shape[1] + 1e-9) or 1
@@ -123,14 +146,14 @@ def _sums(change: Tensor) -> tuple[float, ...]:
 
 
 def _interest(cells: int) -> Tensor:
-    """The largest Df over time at the middles of the cells, cut off."""
+    """Return the largest Df over time at the center of each cell, clipped."""
     starts = (torch.arange(cells, dtype=torch.float64) + 0.5) / cells
     points = torch.cartesian_prod(starts, starts, torch.linspace(0, 10, TIMES, dtype=torch.float64))
     return DERIVATIVE.anywhere(system(1)[0], points).view(cells, cells, -1).amax(2).clamp_max(CAP)
 
 
 def _curves(networks: Networks, worst: Tensor) -> list[dict[str, Any]]:
-    """u and η over time, true and predicted, at a random start and at the worst ones of two samplings."""
+    """Return true and predicted curves at a random and at the two worst initial conditions."""
     cells = worst.shape[1]
     starts = {"a start drawn at random": torch.rand(2, dtype=torch.float64, generator=generator(0))}
     for arm in (CONTROL, DEFAULT):
@@ -157,17 +180,11 @@ def _curve(networks: Networks, title: str, start: Tensor) -> dict[str, Any]:
     }
 
 
-def _curve_chart(curve: dict[str, Any]) -> dict[str, Any]:
+def _curve_chart(curve: dict[str, Any]) -> Line:
     series = [
-        {"name": f"{name}, {arm}", "x": curve["t"], "y": values, "mode": "lines"}
+        Series(name=f"{name}, {arm}", x=curve["t"], y=values, mode="lines")
         for arm, both in curve["lines"].items()
         for name, values in zip(("u", "eta"), both, strict=True)
         if arm != PUBLISHED
     ]
-    return {
-        "kind": "line",
-        "title": curve["title"],
-        "x_label": "t",
-        "y_label": "u and eta",
-        "series": series,
-    }
+    return Line(title=curve["title"], x_label="t", y_label="u and eta", series=series)

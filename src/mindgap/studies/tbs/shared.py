@@ -1,4 +1,4 @@
-"""What the studies of Taylor Based Sampling share: networks that start as Keras's do, and paired rows."""
+"""What the studies of Taylor Based Sampling share: networks, sampled points, paired tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,19 +6,27 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import generator, holm, paired, standard_error
+from mindgap.core import Bar, Series, generator, holm, paired, standard_error
 from mindgap.nets import MLP
 from mindgap.ops.mixture.fit import fit_mixture
-from mindgap.sampling import Box, Draw, Interest, TaylorSampler
+from mindgap.sampling import Acquisition, Box, Proposal, TaylorSampler
 from mindgap.sampling.acquisition import Function
-from mindgap.sampling.initial_design import Start
+from mindgap.sampling.initial_design import Design
 
 CONTROL = "uniform"
-LEAST_DEVIATION = 1e-3  # the root of scikit-learn's reg_covar, the least a component of its mixtures can shrink to
+# The square root of scikit-learn's default reg_covar, which keeps a component from collapsing.
+LEAST_DEVIATION = 1e-3
 
 
 def keras_mlp(*widths: int) -> MLP:
-    """A network of ReLU that starts as those of TensorFlow do: Glorot's uniform weights, biases zero."""
+    """Build an MLP with ReLU, initialized as in Keras: Glorot uniform weights, zero biases.
+
+    Args:
+        widths: Inputs, units of each hidden layer, and outputs.
+
+    >>> keras_mlp(1, 8, 1)[0].bias.tolist() == [0.0] * 8
+    True
+    """
     model = MLP(widths, "relu")
     for layer in model:
         if isinstance(layer, nn.Linear):
@@ -31,24 +39,45 @@ def sampled(
     function: Function,
     box: Box,
     counts: tuple[int, int],
-    start: Start,
-    interest: Interest,
-    draw: Draw,
+    design: Design,
+    acquisition: Acquisition,
+    proposal: Proposal,
     seed: int,
 ) -> Tensor:
-    """The points of a start and those that a sampler adds to them; ``counts`` are the numbers of both."""
+    """Return the points of an initial design followed by those that TBS adds.
+
+    Args:
+        function: The function to sample.
+        box: Its domain.
+        counts: Number of points in the initial design and number of new points.
+        design: Kind of the initial design.
+        acquisition: What makes a place worth sampling.
+        proposal: How new points are drawn from the acquisition function.
+        seed: For all draws.
+    """
     sampler = TaylorSampler(
-        function, box, initial=counts[0], start=start, interest=interest, density=draw, seed=seed
+        function, box, initial=counts[0], initial_design=design, acquisition=acquisition, proposal=proposal, seed=seed
     )  # fmt: skip
     return sampler.run(counts[1]).points
 
 
 def resampled(
-    known: Tensor, interest: Tensor, count: int, components: int, box: Box, seed: int
+    known: Tensor, metric: Tensor, count: int, components: int, box: Box, seed: int
 ) -> Tensor:
-    """New points by the letter of the paper, whose mixture takes no weights: points resampled by interest, then EM."""
+    """Resample known points by the Taylor metric, then draw from a mixture fitted without weights.
+
+    This follows the text of the paper literally.
+
+    Args:
+        known: The points evaluated so far.
+        metric: Their Taylor metric.
+        count: Number of new points.
+        components: Gaussians of the mixture, at most.
+        box: The domain.
+        seed: For all draws.
+    """
     random = generator(seed)
-    picks = torch.multinomial(interest, len(known), replacement=True, generator=random)
+    picks = torch.multinomial(metric, len(known), replacement=True, generator=random)
     chosen = known[picks]
     distinct = len(chosen.unique(dim=0))
     mixture = fit_mixture(chosen, None, min(components, distinct), floor=LEAST_DEVIATION, seed=seed)
@@ -58,7 +87,15 @@ def resampled(
 def against(
     scores: Mapping[str, Sequence[float]], control: str = CONTROL
 ) -> dict[str, tuple[Any, ...]]:
-    """By arm: mean, standard error, difference from the control with its interval, and Holm's p-value."""
+    """Compare every arm with the control, paired over seeds.
+
+    Args:
+        scores: The scores of each arm, in the order of the seeds.
+        control: The arm to compare with.
+
+    Returns:
+        By arm: mean, standard error, difference, its interval, and p-value corrected by Holm.
+    """
     others = [arm for arm in scores if arm != control]
     tests = {arm: paired(scores[arm], scores[control]) for arm in others}
     corrected = dict(zip(others, holm([test.p_value for test in tests.values()]), strict=True))
@@ -72,22 +109,32 @@ def against(
     return rows
 
 
-def bars(title: str, label: str, found: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """The differences from the control as bars with their intervals."""
+def bars(title: str, label: str, found: Mapping[str, tuple[Any, ...]]) -> Bar:
+    """Chart the differences from the control with their intervals.
+
+    Args:
+        title: The title of the chart.
+        label: What the differences measure.
+        found: The rows of :func:`against`.
+    """
     chosen = {arm: row for arm, row in found.items() if row[2] is not None}
-    series = {"name": title, "x": list(chosen), "y": [row[2] for row in chosen.values()]}
-    ends = {"low": [row[3] for row in chosen.values()], "high": [row[4] for row in chosen.values()]}
-    return {
-        "kind": "bar",
-        "title": title,
-        "x_label": "arm",
-        "y_label": label,
-        "series": [series | ends],
-    }
+    change, low, high = ([row[place] for row in chosen.values()] for place in (2, 3, 4))
+    series = Series(name=title, x=list(chosen), y=change, low=low, high=high)
+    return Bar(title=title, x_label="arm", y_label=label, series=[series])
 
 
-def beside(title: str, scores: Mapping[str, Sequence[float]], arm: str, control: str) -> str:
-    """An arm against another control than the uniform one, in words."""
+def comparison(title: str, scores: Mapping[str, Sequence[float]], arm: str, control: str) -> str:
+    """Compare an arm with another control than uniform points, in one sentence.
+
+    Args:
+        title: What is measured.
+        scores: The scores of each arm, in the order of the seeds.
+        arm: The arm to judge.
+        control: The arm to compare it with.
+    """
     test = paired(scores[arm], scores[control])
     ends = f"{test.interval.low:.3g} to {test.interval.high:.3g}"
-    return f"{title}: {arm} minus {control}: {test.difference:.3g}, 95 % interval {ends}, p = {test.p_value:.2g}."
+    return (
+        f"{title}: {arm} minus {control}: {test.difference:.3g}, 95 % interval {ends}, "
+        f"p = {test.p_value:.2g}."
+    )

@@ -1,4 +1,4 @@
-"""Table 4 of the VBSW paper: Taylor Based Sampling of two functions of one variable, with further controls."""
+"""Table 4 of Novello et al. 2020: Taylor Based Sampling of two functions of one variable."""
 
 import functools
 import importlib
@@ -11,55 +11,53 @@ from torch import Tensor
 
 from mindgap.core import Record, Study, Table, Trial, generator, option
 from mindgap.ops.taylor.metric import taylor_metric
-from mindgap.sampling import Box, Draw, Interest, start_points
-from mindgap.studies.tbs.shared import against, bars, beside, keras_mlp, resampled, sampled
+from mindgap.sampling import Acquisition, Box, Proposal, initial_design
+from mindgap.studies.tbs.shared import against, bars, comparison, keras_mlp, resampled, sampled
 from mindgap.training.separate_data import fit_own_data
 
 BOX = Box(-1, 1)
 START, NEW, COMPONENTS = 8, 8, 3  # the paper's N, N' and number of Gaussians
-DERIVATIVE = Interest(epsilon=1e-3, order=2)
-BLOCK = 50  # seeds a trial
+DERIVATIVE = Acquisition(epsilon=1e-3, order=2)
+BLOCK = 50  # seeds per trial
 METRICS = {"rmse": "L2 error", "largest": "L∞ error"}
 FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "Runge": lambda x: 1 / (1 + 25 * x[:, :1] ** 2),
     "tanh": lambda x: torch.tanh(10 * x[:, :1]),
 }
-MIXTURE = Draw(density="mixture", temper=1, cap=1, components=COMPONENTS)
-SAMPLERS: Mapping[str, tuple[Interest, Draw]] = {
+MIXTURE = Proposal(kind="mixture", temper=1, cap=1, components=COMPONENTS)
+SAMPLERS: Mapping[str, tuple[Acquisition, Proposal]] = {
     "TBS, weighted mixture": (DERIVATIVE, MIXTURE),
-    "TBS, pool": (DERIVATIVE, Draw(density="pool")),
-    "TBS, exact density": (DERIVATIVE, Draw(density="exact")),
-    "neighbors, pool": (Interest(kind="neighbors"), Draw(density="pool")),
+    "TBS, pool": (DERIVATIVE, Proposal(kind="pool")),
+    "TBS, exact density": (DERIVATIVE, Proposal(kind="exact")),
+    "neighbors, pool": (Acquisition(kind="neighbors"), Proposal(kind="pool")),
     "TBS, mixture, half uniform": (
         DERIVATIVE,
-        Draw(density="mixture", temper=1, cap=1, components=COMPONENTS, uniform_share=0.5),
+        Proposal(kind="mixture", temper=1, cap=1, components=COMPONENTS, uniform_share=0.5),
     ),
 }
 RESAMPLED, ADAPTIVE = "resampled, unweighted mixture", "adaptive, Learner1D"
-FIRST = (
-    "TBS, weighted mixture",
-    "TBS, exact density",
-)  # the published one and what a user gets by default
+FIRST = ("TBS, weighted mixture", "TBS, exact density")  # published, and the package's default
 ARMS = ("uniform", "grid of 16", "Sobol", RESAMPLED, *SAMPLERS, ADAPTIVE)
 
 
 class TbsTable4(Study):
-    r"""Table 4 of the VBSW paper: 8 more points for a small network, uniform or where the function changes quickly.
+    r"""Table 4 of Novello et al. 2020: 8 new points, uniform or where f changes quickly.
 
     Formula: $Df_\epsilon^2(x) = \epsilon f'(x)^2 + \frac{\epsilon^2}{2} f''(x)^2$
 
-    Reading: Every arm starts from a grid of 8 points, but for the grid of 16, and adds 8. A
-    negative difference means less error than with uniform points, the paper's control; the grid and
-    Sobol points are stronger controls that know nothing of the function either, and the notes
-    compare with the grid. The published algorithm is the weighted mixture. Read to the letter it
-    resamples points by Df and fits a mixture without weights, which then sits on the points it has
-    already. The pool carries the interest of the known points to candidates, the exact density
-    computes it at each of 1,024 candidates.
+    Reading: Every arm adds 8 points to a grid of 8 points, except the grid of 16. A negative
+    difference means less error than with uniform points, the paper's control. The grid and the
+    Sobol points are stronger controls, although they ignore the function too; the notes compare
+    with the grid. The weighted mixture is the published algorithm. The resampled arm follows the
+    text of the paper literally: it resamples points by Df and fits an unweighted mixture. That
+    mixture concentrates on the known points. The pool transfers the Taylor metric from the known
+    points to candidates; the exact density computes it at each of 1,024 candidates.
 
-    Assumes: The paper's network 1-8-1, Adam and start of weights as in Keras, n = 2, ε = 0.001 and
-    3 components. The paper tells neither interval nor epochs: here x is from -1 to 1 for 1/(1 +
-    25x²) and for tanh(10x), and epochs are as many as bring the training error of the uniform arm
-    to rest. A seed is both a draw of points and a start of weights.
+    Assumes: The paper's 1-8-1 network, with Adam and the initialization of Keras, n = 2,
+    ε = 0.001 and 3 components. The paper states neither the interval nor the number of epochs.
+    Here x is in [-1, 1] for 1/(1 + 25x²) and for tanh(10x). The number of epochs was chosen so that
+    the training error of the uniform arm has settled. A seed fixes both the points and the initial
+    weights.
 
     >>> len(TbsTable4().trials())
     16
@@ -79,7 +77,7 @@ class TbsTable4(Study):
     }
 
     seeds: int = option(
-        400, help="paired seeds, each a draw of points and a start of weights", low=2
+        400, help="paired seeds; each fixes the points and the initial weights", low=2
     )
     epochs: int = option(16_000, help="steps of Adam on all 16 points", low=1)
     tests: int = option(1000, help="test points, evenly spaced", low=2)
@@ -94,7 +92,7 @@ class TbsTable4(Study):
         ]
 
     def run(self, trial: Trial) -> Record:
-        """All arms and seeds of a block in one vectorized call."""
+        """Train all arms and seeds of a block in one vectorized call."""
         function = FUNCTIONS[trial["function"]]
         seeds = range(trial.seed * BLOCK, min((trial.seed + 1) * BLOCK, self.seeds))
         arms = [arm for arm in ARMS if arm != ADAPTIVE or importlib.util.find_spec("adaptive")]
@@ -137,7 +135,9 @@ class TbsTable4(Study):
                     (name, label, a, self.expected.get(f"{name}, {metric}, {a}"), *tested[a])
                     for a in arms
                 ]
-                notes += [beside(f"{name}, {label}", scores, arm, "grid of 16") for arm in FIRST]
+                notes += [
+                    comparison(f"{name}, {label}", scores, arm, "grid of 16") for arm in FIRST
+                ]
                 charts.append(
                     bars(
                         f"{name}: {label} minus that of uniform points, 95 % intervals",
@@ -151,45 +151,43 @@ class TbsTable4(Study):
         return Table(
             title="TBS, Table 4: error of a network of 8 units on 16 points",
             columns=(
-                "function",
-                "metric",
-                "arm",
-                "paper",
-                "ours",
-                "se",
-                "minus uniform",
-                "low",
-                "high",
-                "p (Holm)",
+                *("function", "metric", "arm", "paper", "ours", "se"),
+                *("minus uniform", "low", "high", "p (Holm)"),
             ),
             rows=tuple(rows),
             notes=(
                 *notes,
-                "Differences are paired over seeds, with 95 % intervals; p-values are Student's, "
-                "by Holm.",
+                "Differences are paired over seeds, with 95 % intervals. The p-values are those of "
+                "Student's t-test, corrected by Holm.",
             ),
             charts=tuple(charts),
         )
 
     def tiny(self) -> Self:
-        """Three seeds, few steps."""
+        """Use three seeds and few steps."""
         return self.replace(seeds=3, epochs=20, tests=50)
 
 
 def arm_points(arm: str, function: Callable[[Tensor], Tensor], seed: int) -> Tensor:
-    """The 16 points of an arm, ``(16, 1)``; the first 8 are the grid, but for the grid of 16."""
+    """Return the 16 points of an arm, ``(16, 1)``; the first 8 are a grid, except in the grid of 16.
+
+    Args:
+        arm: One of ``ARMS``.
+        function: The function to sample.
+        seed: For the arms that draw points.
+    """
     if arm == "grid of 16":
-        return start_points("grid", START + NEW, BOX)
+        return initial_design("grid", START + NEW, BOX)
     if arm in SAMPLERS:
         return sampled(function, BOX, (START, NEW), "grid", *SAMPLERS[arm], seed=seed)
-    grid = start_points("grid", START, BOX)
+    grid = initial_design("grid", START, BOX)
     if arm == RESAMPLED:
-        interest = taylor_metric(function, grid, epsilon=DERIVATIVE.epsilon)
-        return torch.cat([grid, resampled(grid, interest, NEW, COMPONENTS, BOX, seed)])
+        metric = taylor_metric(function, grid, epsilon=DERIVATIVE.epsilon)
+        return torch.cat([grid, resampled(grid, metric, NEW, COMPONENTS, BOX, seed)])
     if arm == ADAPTIVE:
         return _adaptive(function, grid)
     new = (
-        start_points("sobol", NEW, BOX, seed)
+        initial_design("sobol", NEW, BOX, seed)
         if arm == "Sobol"
         else BOX.uniform(NEW, generator(seed))
     )
@@ -197,7 +195,7 @@ def arm_points(arm: str, function: Callable[[Tensor], Tensor], seed: int) -> Ten
 
 
 def _adaptive(function: Callable[[Tensor], Tensor], grid: Tensor) -> Tensor:
-    """The points that python-adaptive adds one after the other, told every value; it has no seed."""
+    """Let python-adaptive add points one by one, each chosen from all values so far."""
     learner: Any = importlib.import_module("adaptive").Learner1D(None, bounds=(-1.0, 1.0))
     learner.tell_many(grid.flatten().tolist(), function(grid).flatten().tolist())
     new = torch.empty(NEW, 1, dtype=torch.float64)
@@ -210,7 +208,6 @@ def _adaptive(function: Callable[[Tensor], Tensor], grid: Tensor) -> Tensor:
 def _rest(name: str, trains: Sequence[Sequence[float]]) -> str:
     before, after = (sum(found) / len(found) for found in zip(*trains, strict=True))
     return (
-        f"{name}: the median training error of the uniform arm, mean over blocks of seeds, goes "
-        f"from {before:.3g} after "
-        f"three quarters of the steps to {after:.3g} at the end."
+        f"{name}: the median training error of the uniform arm falls from {before:.3g} after three "
+        f"quarters of the steps to {after:.3g} at the end (mean over blocks of seeds)."
     )

@@ -1,4 +1,4 @@
-"""Table 5 of the VBSW paper: Taylor Based Sampling of the Bateman equations, with further controls."""
+"""Table 5 of Novello et al. 2020: Taylor Based Sampling of the Bateman equations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -20,37 +20,36 @@ from mindgap.studies.tbs.bateman import (
     trained,
     worst_over_time,
 )
-from mindgap.studies.tbs.shared import against, bars, beside
+from mindgap.studies.tbs.shared import against, bars, comparison
 from mindgap.training.separate_data import Networks
 
 METRICS = {"mse": "L2 error (MSE)", "largest": "L∞ error"}
 GAINS = {"gain": "AEG", "loss": "AEL"}
 SYSTEMS = {1: "one species", 3: "three species"}
-FIRST = {
-    1: DEFAULT,
-    3: "differences, pool, ∝ √Df",
-}  # the arms that a user gets, compared with Sobol points too
+FIRST = {1: DEFAULT, 3: "differences, pool, ∝ √Df"}  # defaults, compared with Sobol points too
 NEAR = 0.1
 
 
 class TbsTable5(Study):
-    r"""Table 5 of the VBSW paper: half of the points for the Bateman equations uniform, half where they change quickly.
+    r"""Table 5 of Novello et al. 2020: half of the points of Bateman equations by TBS.
 
     Formula: $\partial_t u = v \sigma \eta u, \quad \partial_t \eta = v \Sigma \eta u, \quad
     f(u_0, \eta_0, t) = (u(t), \eta(t))$
 
-    Reading: A negative difference means less error than with uniform points only. AEG and AEL are
-    the mean gain and the mean loss over (u₀, η₀) of the worst squared error over time, against the
-    uniform arm. Df has a heavy tail as u₀ nears 0, so that a mixture in proportion to it has most
-    points there and few elsewhere; the capped and tempered densities are the cure. The pool uses
-    derivatives at the known points only, the neighbors none at all. Three species are solved
-    numerically and cannot be differentiated: their interest comes from differences or neighbors.
+    Reading: A negative difference means less error than with uniform points alone. AEG and AEL
+    compare with the uniform arm, too: they are the mean gain and the mean loss over (u₀, η₀) in
+    the worst squared error over time. Df has a heavy tail as u₀ approaches 0. A mixture
+    proportional to Df therefore puts most points there and few elsewhere. The capped and tempered
+    densities correct this. The pool uses derivatives at the known points only; the neighbors use
+    none. Three species are solved numerically and cannot be differentiated, so their acquisition
+    function uses differences or neighbors.
 
-    Assumes: The paper's network 3-32-32-2, ε = 0.0005, n = 2 and 10 components. It tells neither
-    coefficients nor domain: here v = σ = 1, Σ = -1, u₀ and η₀ from 0 to 1 and t to 10, for which Df
-    has the heavy tail that the paper shows. It is smaller: 3,000 points instead of 50,000, in
-    batches of 250 and 24,000 steps instead of 40,000 on all points, when the training error still
-    falls; 1,000 points and 8,000 steps for three species. Inputs are scaled to ±1.
+    Assumes: The paper's 3-32-32-2 network, ε = 0.0005, n = 2 and 10 components. The paper states
+    neither coefficients nor domain. Here v = σ = 1, Σ = -1, u₀ and η₀ are in [0, 1] and t is in
+    [0, 10]; Df then has the heavy tail that the paper shows. The study is smaller than the paper's:
+    3,000 points instead of 50,000, and 24,000 steps with batches of 250 instead of 40,000 steps on
+    all points. The training error still falls at the end. Three species have 1,000 points and 8,000
+    steps. Inputs are scaled to [-1, 1].
 
     >>> len(TbsTable5().trials())
     20
@@ -68,20 +67,20 @@ class TbsTable5(Study):
     }
 
     seeds: int = option(
-        10, help="paired seeds, each a draw of points and a start of weights", low=2
+        10, help="paired seeds; each fixes the points and the initial weights", low=2
     )
     size: int = option(
-        3000, help="train points, half of them uniform; the paper has 50,000", low=50
+        3000, help="training points, half of them uniform; the paper has 50,000", low=50
     )
-    size_three: int = option(1000, help="train points for three species", low=50)
-    epochs: int = option(2000, help="passes over the train points", low=1)
+    size_three: int = option(1000, help="training points for three species", low=50)
+    epochs: int = option(2000, help="passes over the training points", low=1)
     tests: int = option(
-        50_000, help="uniform test points; a fifth of them for three species", low=10
+        50_000, help="uniform test points; three species use a fifth of them", low=10
     )
-    cells: int = option(32, help="values of each start in the grid of AEG and AEL", low=2)
+    cells: int = option(32, help="values of u0 and of eta0 in the grid of AEG and AEL", low=2)
 
     def trials(self) -> Sequence[Trial]:
-        """Every seed of both systems."""
+        """One trial per system and seed."""
         return [
             Trial(parameters={"species": k}, seed=seed)
             for k in SYSTEMS
@@ -89,7 +88,7 @@ class TbsTable5(Study):
         ]
 
     def run(self, trial: Trial) -> Record:
-        """All arms with one seed."""
+        """Train and judge all arms with one seed."""
         species = trial["species"]
         names = arms(species)
         size = self.size if species == 1 else self.size_three
@@ -138,7 +137,7 @@ class TbsTable5(Study):
                 }
                 rows += [(name, label, arm, paper[arm], *tested[arm], near[arm]) for arm in tested]
                 notes.append(
-                    beside(f"{name}, {label}", _by_arm(found, metric), FIRST[species], SOBOL)
+                    comparison(f"{name}, {label}", _by_arm(found, metric), FIRST[species], SOBOL)
                 )
                 charts.append(
                     bars(
@@ -152,16 +151,20 @@ class TbsTable5(Study):
         return Table(
             title="TBS, Table 5: error on the Bateman equations",
             columns=(
-                "system", "metric", "arm", "paper", "ours", "se", "minus uniform", "low", "high", "p (Holm)",
-                f"new points with u0 < {NEAR}, %",
+                *("system", "metric", "arm", "paper", "ours", "se", "minus uniform", "low", "high"),
+                *("p (Holm)", f"new points with u0 < {NEAR}, %"),
             ),
             rows=tuple(rows),
-            notes=(*notes, "Differences are paired over seeds, with 95 % intervals; p-values are Student's, by Holm."),
+            notes=(
+                *notes,
+                "Differences are paired over seeds, with 95 % intervals. The p-values are those of "
+                "Student's t-test, corrected by Holm.",
+            ),
             charts=tuple(charts),
-        )  # fmt: skip
+        )
 
     def _gains(self, name: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
-        """AEG and AEL of every arm; they are differences from the uniform arm already."""
+        """Return the rows of AEG and AEL, which already compare with the uniform arm."""
         rows: list[tuple[Any, ...]] = []
         for metric, label in GAINS.items():
             for arm, values in list(_by_arm(records, metric).items())[1:]:
@@ -170,12 +173,12 @@ class TbsTable5(Study):
         return rows
 
     def tiny(self) -> Self:
-        """Two seeds, few points and epochs."""
+        """Use two seeds, few points and few epochs."""
         return self.replace(seeds=2, size=120, size_three=60, epochs=5, tests=200, cells=4)
 
 
 def _errors(networks: Networks, species: int, tests: int) -> dict[str, Tensor]:
-    """Mean squared and largest test error of every network."""
+    """Return the mean squared and the largest test error of every network."""
     points, values = probes(species, tests)
     inputs = scaled(points, system(species)[1])
     errors = [networks.member(k).outputs(inputs)[0].double() - values for k in range(len(networks))]
@@ -186,9 +189,9 @@ def _errors(networks: Networks, species: int, tests: int) -> dict[str, Tensor]:
 
 
 def _tail(points: Tensor) -> dict[str, Any]:
-    """How heavy the tail of Df is at the first half of the points."""
-    interest = DERIVATIVE.anywhere(system(1)[0], points)
-    return {"interest": [float(interest.quantile(0.99)), float(interest.max())]}
+    """Measure how heavy the tail of Df is at the uniform points."""
+    metric = DERIVATIVE.anywhere(system(1)[0], points)
+    return {"interest": [float(metric.quantile(0.99)), float(metric.max())]}
 
 
 def _by_arm(records: Sequence[Record], metric: str) -> dict[str, list[float]]:
@@ -201,16 +204,15 @@ def _by_arm(records: Sequence[Record], metric: str) -> dict[str, list[float]]:
 def _notes(name: str, records: Sequence[Record]) -> list[str]:
     before, after = (sum(record["train"][k] for record in records) / len(records) for k in (0, 1))
     notes = [
-        f"{name}: the mean training error of the uniform arm goes from {before:.3g} after three "
-        "quarters of the epochs to "
-        f"{after:.3g} at the end."
+        f"{name}: the mean training error of the uniform arm falls from {before:.3g} after three "
+        f"quarters of the epochs to {after:.3g} at the end."
     ]
     if "interest" in records[0]:
         high, top = (
             sorted(record["interest"][k] for record in records)[len(records) // 2] for k in (0, 1)
         )
         notes.append(
-            f"{name}: Df at the uniform half has a 99th percentile of {high:.2g} and a maximum of "
-            f"{top:.2g}."
+            f"{name}: at the uniform half of the points, Df has a 99th percentile of {high:.2g} and "
+            f"a maximum of {top:.2g}."
         )
     return notes

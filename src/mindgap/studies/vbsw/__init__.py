@@ -1,1 +1,1 @@
-"""Tables and figures of Variance Based Samples Weighting, and when it helps."""
+"""Tables and figures of Variance Based Samples Weighting (VBSW), and when it helps."""

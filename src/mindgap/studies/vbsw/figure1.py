@@ -1,5 +1,6 @@
-"""Figure 1 of the VBSW paper: the weights of the double moon, and the boundaries that they lead to."""
+"""Figure 1 of Novello et al. 2020: the weights of the double moon, and the boundaries that they lead to."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -8,7 +9,10 @@ import torch
 from torch import Tensor
 
 from mindgap.core import (
+    Contour,
+    Heatmap,
     InputError,
+    Points,
     Recipe,
     Record,
     Study,
@@ -35,7 +39,7 @@ CELLS = 41
 
 
 class VbswFigure1(Study):
-    r"""Figure 1 of the VBSW paper: local variance of the double moon, and decision boundaries with and without weights.
+    r"""Figure 1 of Novello et al. 2020: local variance and boundaries of the double moon.
 
     Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
 
@@ -196,14 +200,14 @@ def _drawing(
     return {
         "x": _short(grid.x),
         "y": _short(grid.y),
-        "variance": _table(grid, variance_at(grid.places, data.inputs, data.targets, k=NEIGHBORS)),
+        "variance": _table(grid, variance_at(grid.nodes, data.inputs, data.targets, k=NEIGHBORS)),
         "points": [
             [_short(place), int(label)]
             for place, label in zip(data.inputs, data.targets, strict=True)
         ],
         "weights": _short(weights),
         "lines": [
-            _table(grid, member.subject().forward((grid.places,)).detach().flatten())
+            _table(grid, member.subject().forward((grid.nodes,)).detach().flatten())
             for member in chosen
         ],
         "accuracy": [float(100 * accuracy[arm, seed]) for arm, seed in enumerate(middle)],
@@ -218,43 +222,39 @@ def _short(values: Tensor) -> list[float]:
     return [float(f"{value:.3g}") for value in values.tolist()]
 
 
-def _charts(drawing: Mapping[str, Any]) -> list[dict[str, Any]]:
-    plane = {"kind": "plane", "x_label": "first feature", "y_label": "second feature"}
-    lines = {"x": drawing["x"], "y": drawing["y"]}
+def _charts(drawing: Mapping[str, Any]) -> list[Heatmap]:
     weights, points = drawing["weights"], drawing["points"]
     moons = [
-        {
-            "name": f"{name} moon",
-            "x": [place[0] for place, label in points if label == number],
-            "y": [place[1] for place, label in points if label == number],
-            "weights": [
+        Points(
+            name=f"{name} moon",
+            x=[place[0] for place, label in points if label == number],
+            y=[place[1] for place, label in points if label == number],
+            weights=[
                 weight
                 for weight, (_, label) in zip(weights, points, strict=True)
                 if label == number
             ],
-        }
+        )
         for number, name in enumerate(("upper", "lower"))
     ]
-    plain = [{**moon, "weights": []} for moon in moons]
+    plain = [dataclasses.replace(moon, weights=()) for moon in moons]
     contours = [
-        {"name": f"{arm} ({accuracy:.1f} %)", "z": z}
+        Contour(name=f"{arm} ({accuracy:.1f} %)", z=z)
         for arm, accuracy, z in zip(ARMS, drawing["accuracy"], drawing["lines"], strict=True)
     ]
-    title = f"Variance of the labels of the {NEIGHBORS} nearest samples; samples are larger where heavier"
+    plane = Heatmap(
+        x_label="first feature", y_label="second feature", x=drawing["x"], y=drawing["y"]
+    )
     return [
-        {
-            **plane,
-            **lines,
-            "title": title,
-            "z": drawing["variance"],
-            "z_label": "local variance",
-            "points": moons,
-        },
-        {
-            **plane,
-            **lines,
-            "title": "Decision boundaries (test accuracy)",
-            "points": plain,
-            "contours": contours,
-        },
+        dataclasses.replace(
+            plane,
+            title=f"Variance of the labels of the {NEIGHBORS} nearest samples",
+            caption="Samples are larger where heavier.",
+            z=drawing["variance"],
+            z_label="local variance",
+            points=moons,
+        ),
+        dataclasses.replace(
+            plane, title="Decision boundaries (test accuracy)", points=plain, contours=contours
+        ),
     ]

@@ -1,4 +1,4 @@
-"""Figure 2 of the VBSW paper: the heaviest images of MNIST and CIFAR-10, and whether they are hard or mislabeled."""
+"""Figure 2 of Novello et al. 2020: the heaviest images of MNIST and CIFAR-10, and whether they are hard or mislabeled."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -6,7 +6,19 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
-from mindgap.core import Recipe, Record, Study, Subject, Table, Trial, holm, option, paired
+from mindgap.core import (
+    Gallery,
+    Recipe,
+    Record,
+    Sample,
+    Study,
+    Subject,
+    Table,
+    Trial,
+    holm,
+    option,
+    paired,
+)
 from mindgap.data import DataSet, cifar10, label_noise, mnist, stratified_split
 from mindgap.nets import LeNet5, ResNet20
 from mindgap.ops.images import as_images
@@ -31,7 +43,7 @@ WAYS = {"heaviest": "largest variance", "least agreement": "least agreement"}
 
 
 class VbswFigure2(Study):
-    r"""Figure 2 of the VBSW paper: images of MNIST and CIFAR-10 with the largest weight, put to the test.
+    r"""Figure 2 of Novello et al. 2020: the heaviest images of MNIST and CIFAR-10, tested.
 
     Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}, \qquad v_i = \frac{1}{k-1} \sum_{j \in
     S_k(i)} \lVert y_j - \bar y_i \rVert^2$
@@ -219,8 +231,9 @@ def _images(data: DataSet, weights: Tensor, predictions: Tensor) -> list[dict[st
     ]
 
 
-def _gallery(name: str, images: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _gallery(name: str, images: Sequence[Mapping[str, Any]]) -> Gallery:
     title = (
         f"{name}: the {len(images)} heaviest (label → answer of a network that has not seen them)"
     )
-    return {"kind": "gallery", "title": title, "images": list(images)}
+    samples = [Sample(image=row["address"], caption=row["caption"]) for row in images]
+    return Gallery(title=title, samples=samples)

@@ -1,4 +1,4 @@
-"""Figure 5 of the VBSW paper: the grid of m and k on Boston housing, and what choosing on test data pretends."""
+"""Figure 5 of Novello et al. 2020: the grid of m and k on Boston housing, and what choosing on test data pretends."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -6,7 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core import Record, Study, Table, Trial, generator, holm, option, paired
+from mindgap.core import Heatmap, Record, Study, Table, Trial, generator, holm, option, paired
 from mindgap.data import boston, standardize
 from mindgap.ops.convex.heads import Heads, solve_heads
 from mindgap.ops.variance.by_k import VarianceByK
@@ -22,7 +22,7 @@ ARMS = {
 
 
 class VbswFigure5(Study):
-    r"""Figure 5 of the VBSW paper: test error of a linear model over a grid of m and k on Boston housing.
+    r"""Figure 5 of Novello et al. 2020: error over a grid of m and k on Boston housing.
 
     Formula: $\min_{W, b} \frac{\sum_i w_i \lVert W x_i + b - y_i \rVert^2}{\sum_i w_i}, \qquad
     w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
@@ -116,18 +116,18 @@ class VbswFigure5(Study):
             charts=(self._map(found),),
         )
 
-    def _map(self, records: Sequence[Record]) -> dict[str, Any]:
+    def _map(self, records: Sequence[Record]) -> Heatmap:
         change = torch.tensor([record["map"] for record in records], dtype=torch.float64).mean(0)
         ms, ks = self.grid()
-        return {
-            "kind": "heat",
-            "title": "Change of the test error against no weights, %, mean over splits",
-            "x_label": "largest weight m",
-            "y_label": "neighbors k",
-            "x": ms,
-            "y": ks,
-            "z": change.view(len(ks), len(ms)).tolist(),
-        }
+        return Heatmap(
+            title="Change of the test error against no weights, %, mean over splits",
+            x_label="largest weight m",
+            y_label="neighbors k",
+            x=ms,
+            y=ks,
+            z=change.view(len(ks), len(ms)).tolist(),
+            diverging=True,
+        )
 
     def tiny(self) -> Self:
         """Two splits and a grid of nine."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mindgap.core import Nested, Record, Trial, holm, paired_nested, standard_error
+from mindgap.core import Bar, Nested, Record, Series, Trial, holm, paired_nested, standard_error
 from mindgap.studies.vbsw.heads import EXACT, MINIBATCH
 
 Floats = NDArray[np.float64]
@@ -24,7 +24,7 @@ COLUMNS = (
     *("data", "arm", "paper", "ours", "se", "against", "change", "low", "high", "p"),
     *("low, seeds", "high, seeds", "p, seeds"),
 )
-ENDS = {"y": "change", "low": "low", "high": "high"}
+ENDS = ("change", "low", "high")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class HeadTable:
             parts.append(f"{arm} minus {other.partition(', ')[2]} {over.difference:+.3f} ({ends})")
         return f"{self.name}, over splits and not corrected: " + "; ".join(parts) + "."
 
-    def charts(self) -> list[dict[str, Any]]:
+    def charts(self) -> list[Bar]:
         """Differences from the same head without weights, and the paper's kind of gain."""
         rows = self.rows()
         same = [row for row in rows if row[5] == "no weights"]
@@ -105,15 +105,15 @@ class HeadTable:
             ),
         ]
 
-    def _chart(self, rows: Sequence[tuple[Any, ...]], what: str) -> dict[str, Any]:
-        ends = {key: [row[COLUMNS.index(column)] for row in rows] for key, column in ENDS.items()}
-        return {
-            "kind": "bar",
-            "title": f"{self.name}: {what}; mean and 95 % interval over splits",
-            "x_label": "arm",
-            "y_label": "points of accuracy",
-            "series": [{"name": self.name, "x": [row[1] for row in rows], **ends}],
-        }
+    def _chart(self, rows: Sequence[tuple[Any, ...]], what: str) -> Bar:
+        change, low, high = ([row[COLUMNS.index(name)] for row in rows] for name in ENDS)
+        arms = [row[1] for row in rows]
+        return Bar(
+            title=f"{self.name}: {what}; mean and 95 % interval over splits",
+            x_label="arm",
+            y_label="points of accuracy",
+            series=[Series(name=self.name, x=arms, y=change, low=low, high=high)],
+        )
 
 
 def head_table(

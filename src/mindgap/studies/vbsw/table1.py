@@ -1,4 +1,4 @@
-"""Table 1 of the VBSW paper: double moon and Boston housing, with the controls that it lacks."""
+"""Table 1 of Novello et al. 2020: double moon and Boston housing, with the controls that it lacks."""
 
 import dataclasses
 import functools
@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core import (
+    Bar,
     Nested,
     Recipe,
     Record,
+    Series,
     Study,
     Subject,
     Table,
@@ -41,7 +43,7 @@ METRICS = {
 
 
 class VbswTable1(Study):
-    r"""Table 1 of the VBSW paper: weighted against unweighted training on double moon and Boston housing.
+    r"""Table 1 of Novello et al. 2020: weighted training on double moon and Boston housing.
 
     Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
 
@@ -217,20 +219,12 @@ def _score(subject: Subject) -> float:
     )
 
 
-def _chart(name: str, metric: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+def _chart(name: str, metric: str, rows: Sequence[tuple[Any, ...]]) -> Bar:
     chosen = [row for row in rows if row[0] == name and row[6] is not None]
-    return {
-        "kind": "bar",
-        "title": f"{name}: difference from unweighted training, mean and 95 % interval over splits",
-        "x_label": "arm",
-        "y_label": metric,
-        "series": [
-            {
-                "name": name,
-                "x": [row[1] for row in chosen],
-                "y": [row[6] for row in chosen],
-                "low": [row[7] for row in chosen],
-                "high": [row[8] for row in chosen],
-            }
-        ],
-    }
+    arms, change, low, high = ([row[place] for row in chosen] for place in (1, 6, 7, 8))
+    return Bar(
+        title=f"{name}: difference from unweighted training, mean and 95 % interval over splits",
+        x_label="arm",
+        y_label=metric,
+        series=[Series(name=name, x=arms, y=change, low=low, high=high)],
+    )

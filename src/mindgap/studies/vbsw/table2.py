@@ -1,4 +1,4 @@
-"""Table 2 of the VBSW paper: heads of LeNet-5 on MNIST and of ResNet-20 on CIFAR-10, with the controls it lacks."""
+"""Table 2 of Novello et al. 2020: heads of LeNet-5 on MNIST and of ResNet-20 on CIFAR-10, with the controls it lacks."""
 
 import functools
 import itertools
@@ -46,7 +46,7 @@ NOTES = (
 
 
 class VbswTable2(Study):
-    r"""Table 2 of the VBSW paper: the last layer of LeNet-5 and ResNet-20 trained again with weights.
+    r"""Table 2 of Novello et al. 2020: last layers of LeNet-5 and ResNet-20 with weights.
 
     Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
 

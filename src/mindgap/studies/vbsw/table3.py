@@ -1,4 +1,4 @@
-"""Table 3 of the VBSW paper: RTE, STS-B and MRPC, a linear model on the features of a frozen encoder.
+"""Table 3 of Novello et al. 2020: RTE, STS-B and MRPC, a linear model on the features of a frozen encoder.
 
 The metrics of GLUE for RTE, STS-B and MRPC, for many models at once.
 """
@@ -87,7 +87,7 @@ ADAM_ARMS = ("no weights", "VBSW", "VBSW, mean 1", "permuted", "step × mean wei
 
 
 class VbswTable3(Study):
-    r"""Table 3 of the VBSW paper: weighted against unweighted linear models on text features (RTE, STS-B, MRPC).
+    r"""Table 3 of Novello et al. 2020: linear models with weights on features of texts.
 
     Formula: $\min_{W, b} \frac{\sum_i w_i \, \ell(W \phi(x_i) + b, y_i)}{\sum_i w_i}
     + \frac{\lambda}{2} \lVert W \rVert^2, \qquad w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$

@@ -13,7 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core import Paired, Record, Table, Trial, holm, paired, paired_nested, standard_error
+from mindgap.core import (
+    Bar,
+    Paired,
+    Record,
+    Series,
+    Table,
+    Trial,
+    holm,
+    paired,
+    paired_nested,
+    standard_error,
+)
 from mindgap.data import standardize, stratified_split
 from mindgap.ops.variance.by_k import VarianceByK
 from mindgap.ops.variance.weights import scale_weights
@@ -185,23 +196,24 @@ def _verdict(verdicts: Sequence[Paired]) -> str:
     )
 
 
-def _chart(name: str, metric: str, rows: Sequence[Row]) -> dict[str, Any]:
+def _chart(name: str, metric: str, rows: Sequence[Row]) -> Bar:
     chosen = [row for row in rows if row[:2] == (name, metric) and row[7] is not None]
     series = [(word, [row for row in chosen if row[2] == word]) for word in TRAININGS.values()]
-    return {
-        "kind": "bar",
-        "title": f"{name}: difference from no weights, mean and 95 % interval over splits",
-        "x_label": "arm",
-        "y_label": f"{metric}, percent",
-        "series": [
-            {"name": word, "x": [row[3] for row in found]}
-            | {
-                key: [row[place] for row in found]
-                for key, place in (("y", 7), ("low", 8), ("high", 9))
-            }
+    return Bar(
+        title=f"{name}: difference from no weights, mean and 95 % interval over splits",
+        x_label="arm",
+        y_label=f"{metric}, percent",
+        series=[
+            Series(
+                name=word,
+                x=[row[3] for row in found],
+                y=[row[7] for row in found],
+                low=[row[8] for row in found],
+                high=[row[9] for row in found],
+            )
             for word, found in series
         ],
-    }
+    )
 
 
 SETTINGS = tuple((m, k) for k in (5, 10, 20, 40) for m in (2.0, 5.0, 10.0, 40.0))  # to choose from

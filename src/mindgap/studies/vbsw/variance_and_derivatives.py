@@ -1,4 +1,4 @@
-"""Does the variance of f(x + noise) tend to the Taylor metric, and at the rate that the VBSW paper states?"""
+"""Does the variance of f(x + noise) tend to the Taylor metric, and at the rate that Novello et al. 2020 state?"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core import Record, Study, Table, Trial, generator, mean_interval, option
+from mindgap.core import Line, Record, Series, Study, Table, Trial, generator, mean_interval, option
 from mindgap.ops.taylor.metric import partial_derivatives, taylor_metric
 from mindgap.ops.variance.local import sampled_variance
 
@@ -161,21 +161,20 @@ class VarianceAndDerivatives(Study):
             charts=tuple(self._chart(trial["function"], record) for trial, record in records),
         )
 
-    def _chart(self, name: str, record: Record) -> dict[str, Any]:
+    def _chart(self, name: str, record: Record) -> Line:
         series = [
-            {"name": words, "x": self.epsilons(), "y": record["curves"][key]}
+            Series(name=words, x=self.epsilons(), y=record["curves"][key])
             for key, words in QUANTITIES.items()
             if min(record["curves"][key]) > 0
         ]
-        return {
-            "kind": "line",
-            "title": f"{name}: what is left, root mean square over points",
-            "x_label": "variance ε of the noise",
-            "y_label": "difference",
-            "x_scale": "log",
-            "y_scale": "log",
-            "series": series,
-        }
+        return Line(
+            title=f"{name}: what is left, root mean square over points",
+            x_label="variance ε of the noise",
+            y_label="difference",
+            x_scale="log",
+            y_scale="log",
+            series=series,
+        )
 
     def tiny(self) -> Self:
         """Few points and draws."""

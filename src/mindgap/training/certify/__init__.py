@@ -1,1 +1,1 @@
-"""mindgap certify: train a PAC-Bayes posterior and compute its certificate."""
+"""Certificates: train a PAC-Bayes posterior and bound its risk."""

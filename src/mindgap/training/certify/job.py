@@ -1,8 +1,4 @@
-"""certify: train a PAC-Bayes posterior and give a certificate of its 0-1 risk.
-
-The certificate of one scale of the prior: train the posterior, draw its weights, apply the
-theorems.
-"""
+"""certify: train a PAC-Bayes posterior, draw its weights, and bound the 0-1 risk."""
 
 import dataclasses
 import time
@@ -20,28 +16,35 @@ from mindgap.core import (
     Subject,
     binomial_tail_inverse,
     choice,
+    implements,
     number,
 )
 from mindgap.ops.pac_bayes import bounds as pac_bayes
 from mindgap.ops.pac_bayes.per_sample_draws import Drawn, expected_losses
-from mindgap.ops.pac_bayes.posterior import Kind, RandomModel, random_model
+from mindgap.ops.pac_bayes.posterior import Kind, StochasticModel, stochastic_model
 from mindgap.training.certify.material import Material, of_recipe, of_subject
 from mindgap.training.certify.posterior import train_posterior
 from mindgap.training.certify.settings import Settings, broken, checked, checked_scales
 from mindgap.training.fitted import Fitted
 
-TRAINING, DRAWING, TESTING = (
-    500_003,
-    500_009,
-    500_029,
-)  # set apart the random numbers of the three stages
+# Each stage has a stream of random numbers of its own: a longer training does not change the draws.
+TRAINING, DRAWING, TESTING = 500_003, 500_009, 500_029
 
 
-def certificate_of(
+def _certificate_of(
     material: Material, settings: Settings, scale: float, candidates: int, progress: bool
 ) -> Certificate:
-    """The certificate of one scale, which gets its share of the probability of failure."""
-    model = random_model(material.network, settings.posterior, scale)
+    """Certify one scale of the prior, with its share of the probability of failure.
+
+    Args:
+        material: The prior's network and the data.
+        settings: How the posterior is trained and judged.
+        scale: The scale of the prior's noise.
+        candidates: How many scales are tried. By a union bound each gets an equal part of δ.
+        progress: Whether to show a progress bar.
+    """
+    model = stochastic_model(material.network, settings.posterior, scale)
+    # Both look at the prior's mean weights, so they come before the posterior moves them.
     broke, control = broken(model, material.bound), _control(model, material, settings.delta)
     if material.start is not None:
         model.move_to(torch.cat([material.start[name].flatten() for name in model.shapes]))
@@ -57,7 +60,7 @@ def certificate_of(
             rest,
             drawn_delta,
         ),
-        guess=1 - float(material.bound.targets.long().bincount().max()) / len(material.bound),
+        baseline=1 - float(material.bound.targets.long().bincount().max()) / len(material.bound),
         delta=settings.delta,
         monte_carlo_delta=settings.monte_carlo_delta,
         name=material.name,
@@ -82,7 +85,7 @@ def certificate_of(
 
 
 def _train(
-    model: RandomModel, material: Material, settings: Settings, delta: float, progress: bool
+    model: StochasticModel, material: Material, settings: Settings, delta: float, progress: bool
 ) -> None:
     names = ("objective", "epochs", "batch_size", "learning_rate", "floor")
     train_posterior(
@@ -97,9 +100,13 @@ def _train(
 
 
 def _drawn(
-    model: RandomModel, split: Split, settings: Settings, stage: int, draws: int, broke: str
+    model: StochasticModel, split: Split, settings: Settings, stage: int, draws: int, broke: str
 ) -> Drawn:
-    """Draws of the weights; what answers batches only gets batches of eight."""
+    """Draw weights for a split.
+
+    A model that breaks the theorem may not answer single samples. It gets batches of eight: its
+    numbers are shown, but nothing follows from them.
+    """
     return expected_losses(
         model,
         split,
@@ -113,7 +120,7 @@ def _drawn(
 def _limits(
     drawn: Drawn, kl: float, samples: int, delta: float, drawn_delta: float
 ) -> dict[str, Any]:
-    """What was drawn, its Monte-Carlo limits, and the theorems on them with what is left of δ."""
+    """Apply the theorems, with the rest of δ, to the Monte-Carlo limits of what was drawn."""
     limits = [
         pac_bayes.monte_carlo(mean, drawn.draws, drawn_delta) for mean in (drawn.error, drawn.loss)
     ]
@@ -143,20 +150,23 @@ _FORMULAS = {
 
 
 def _control(
-    model: RandomModel, material: Material, delta: float
+    model: StochasticModel, material: Material, delta: float
 ) -> tuple[float | None, float | None]:
-    """A learned prior's mean weights on the bound data, and the held-out bound: what it takes to beat."""
+    """Bound the error of a learned prior's mean weights on the bound data, as a control.
+
+    A certificate is worth its effort only where it is below this bound.
+    """
     if material.learned_on is None:
         return None, None
     wrong = sum(
-        int((model.mean_answer(batch.inputs).argmax(1).cpu() != batch.target.cpu().long()).sum())
+        int((model.mean_outputs(batch.inputs).argmax(1).cpu() != batch.target.cpu().long()).sum())
         for batch in material.bound.batches(512)
     )
     return wrong / len(material.bound), binomial_tail_inverse(wrong, len(material.bound), delta)
 
 
 def _test_error(
-    model: RandomModel, material: Material, settings: Settings, broke: str
+    model: StochasticModel, material: Material, settings: Settings, broke: str
 ) -> float | None:
     if material.test is None:
         return None
@@ -171,6 +181,7 @@ Prior = Literal["learned", "initial"]
 SCALES = {"learned": 0.01, "initial": 0.05}  # of the prior, where none is given
 
 
+@implements("P1", cites=("perezortiz2021tighter", "dziugaite2017computing"))
 def certify(
     subject: Subject | Recipe | Fitted,
     *,
@@ -190,19 +201,51 @@ def certify(
     seed: int = 0,
     progress: bool = False,
 ) -> Certificate:
-    """Train a random model down a PAC-Bayes bound and certify its error rate on unseen data.
+    r"""Certify the error rate of a stochastic classifier on unseen data by a PAC-Bayes bound.
 
-    A recipe is trained on ``prior_share`` of its training data: that is the prior, and the rest
-    bounds (``prior="learned"``); or the prior stands at the initial weights and all training data
-    bound (``prior="initial"``). A subject's model is the prior of ``held_out`` data, which it must
-    never have seen; without them its initial weights are the prior of its training data. The
-    posterior always learns from all of them. ``delta`` is the whole probability of failure,
-    ``monte_carlo_delta`` the part of it for the ``draws`` of weights. ``scale`` is the prior's
-    standard deviation or half width; it must be chosen without the bound data. Of several scales
-    the best certificate is given, each held to its share of ``delta``. ``floor`` is where
-    probabilities are cut off in the bounded cross entropy.
+    Formula: $R(Q) \le \mathrm{kl}^{-1}\left(\hat R(Q), \frac{KL(Q \Vert P) + \ln(2\sqrt{n} /
+    \delta)}{n}\right)$
 
-    >>> from mindgap import certify, data, nets
+    Reading: The posterior Q draws new weights for every answer. With probability 1 - δ at most
+    this share of its answers on unseen data is wrong. A small bound needs a good prior P and a
+    posterior near it. Compare with the held-out bound on the prior's mean weights, which the
+    certificate gives as its control.
+
+    Assumes: The n bound data are independent draws from the source of the unseen data. The prior
+    and its scale were chosen without them.
+
+    The posterior is trained on all training data to minimize a bound. Which data bound, and what
+    the prior is, follows from ``subject`` and ``prior``.
+
+    Args:
+        subject: A recipe, a trained subject, or what :func:`mindgap.fit` returned.
+        prior: ``"learned"``: a recipe is trained on ``prior_share`` of its training data, and the
+            rest are the bound data. A trained subject is itself the prior of ``held_out``.
+            ``"initial"``: the weights from before training are the prior, and all training data
+            are the bound data. If None, a recipe learns its prior, and a subject follows
+            ``held_out``.
+        posterior: The distribution of the weights: ``"gaussian"``, or ``"uniform"`` in boxes.
+        held_out: ``(inputs, targets)`` that a trained subject has never seen, to bound its risk.
+        prior_share: The share of a recipe's training data that trains a learned prior.
+        delta: The whole probability with which the certificate may fail.
+        monte_carlo_delta: The part of ``delta`` for the draws of the weights.
+        objective: The bound that the posterior is trained to minimize: ``"quadratic"``, ``"kl"``
+            or ``"classic"`` (McAllester's).
+        epochs: Passes over the training data for the posterior.
+        batch_size: Samples per step of that training.
+        learning_rate: Its initial step size, for Adam.
+        scale: The standard deviation (Gaussian) or half width (uniform) of the prior. It must be
+            chosen without the bound data. Of several scales the best certificate is returned,
+            each held to an equal part of ``delta``.
+        floor: The probability at which the bounded cross entropy is cut off.
+        draws: How many sets of weights judge the bound data.
+        seed: Fixes the split, the training and the draws.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The certificate, with the stochastic classifier in ``certificate.model``.
+
+    >>> from mindgap import Recipe, certify, data, nets
     >>> digits = data.digits()
     >>> recipe = Recipe(
     ...     model=lambda: nets.MLP(widths=(64, 32, 10)),
@@ -220,7 +263,7 @@ def certify(
     subject = subject.subject() if isinstance(subject, Fitted) else subject
     material = _material(subject, prior, held_out, number("prior_share", prior_share, 0, 1), seed)
     tried = scales or (SCALES[material.prior],)
-    found = [certificate_of(material, settings, own, len(tried), progress) for own in tried]
+    found = [_certificate_of(material, settings, own, len(tried), progress) for own in tried]
     best = min(found, key=lambda one: one.bound)
     paid = f"the best of {len(tried)}, each held to 1/{len(tried)} of δ and δ' (union bound)"
     return dataclasses.replace(

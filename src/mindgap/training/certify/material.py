@@ -1,4 +1,4 @@
-"""What a certificate is made of: the prior's network, the data that may bound, and the refusal of any overlap."""
+"""What a certificate is made of: the prior's network, and bound data it has not seen."""
 
 import copy
 import dataclasses
@@ -16,10 +16,19 @@ from mindgap.training.fit import fit
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Material:
-    """The prior's network with its data: ``learned_on`` made the prior, ``bound`` judges.
+    """The prior's network with its data.
 
-    ``train`` trains the posterior; ``start`` are the weights where the posterior begins, if not at
-    the prior.
+    Args:
+        name: What is certified.
+        prior: ``"learned"`` or ``"initial"``.
+        network: Holds the prior's mean weights.
+        train: Trains the posterior.
+        bound: Judges the posterior; the prior must not have seen it.
+        learned_on: Made the prior; None for initial weights.
+        test: The test data, if there are any.
+        digests: A hash of each part of the data.
+        start: The weights where the posterior begins, if not at the prior.
+        notes: Sentences for the certificate.
     """
 
     name: str
@@ -41,14 +50,14 @@ class Material:
 
 
 def of_recipe(recipe: Recipe, prior: str, share: float, seed: int) -> Material:
-    """Train the prior on a random share of the training data; without one, take the weights before training.
+    """Train the prior on a random share of the training data, or take the initial weights.
 
-    The share is drawn without regard to classes: in a stratified one the rest would not be
-    independent of it.
+    The share is drawn without regard to classes. After a stratified split the bound data would
+    not be independent of the prior.
     """
     whole, test = recipe.splits()
     network = recipe.build(seed)
-    check_task(Subject(network, recipe.loss, whole, test, task=recipe.task))
+    _check_task(Subject(network, recipe.loss, whole, test, task=recipe.task))
     check_outputs(network, whole)
     common = {"name": recipe.name, "prior": prior, "train": whole, "test": test}
     if prior == "initial":
@@ -86,15 +95,15 @@ def _parted(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
     if not 1 <= first < count:
         raise InputError(
             f"prior_share must leave samples on both sides, got {share} of {count}. Pass another "
-            "or more data."
+            "share or more data."
         )
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     return order[:first].sort().values, order[first:].sort().values
 
 
 def of_subject(subject: Subject, held_out: object) -> Material:
-    """A trained model as the prior of new samples, or its initial weights as the prior of its training data."""
-    check_task(subject)
+    """Take a trained model as the prior of new samples, or its initial weights without them."""
+    _check_task(subject)
     network = copy.deepcopy(subject.model)
     common = {"name": subject.name, "network": network, "test": subject.test}
     if held_out is not None:
@@ -108,9 +117,8 @@ def of_subject(subject: Subject, held_out: object) -> Material:
     if subject.initial is None:
         raise InputError(
             "A certificate on the training data needs the weights from before training, got a "
-            "subject without. Pass "
-            "initial=… to Subject, or held_out=(inputs, targets) that the model was never trained "
-            "on."
+            "subject without. Pass initial=… to Subject, or held_out=(inputs, targets) that the "
+            "model was never trained on."
         )
     check_outputs(network, subject.train)
     trained = {name: p.detach().clone() for name, p in network.named_parameters()}
@@ -126,13 +134,12 @@ def of_subject(subject: Subject, held_out: object) -> Material:
     return Material(prior="initial", start=trained, notes=told, **common)  # type: ignore[arg-type]
 
 
-def check_task(subject: Subject) -> None:
-    """A certificate is about the 0-1 risk."""
+def _check_task(subject: Subject) -> None:
+    """Refuse what has no 0-1 risk."""
     if subject.task != "classification":
         raise InputError(
             f"A certificate is about the error rate of a classification, got a {subject.task}. "
-            "Use a model with one "
-            "output a class."
+            "Use a model with one output per class."
         )
 
 
@@ -145,7 +152,7 @@ def _buffers(network: nn.Module, prior: str) -> list[str]:
 def _checked(
     learned_on: Split | None, bound: Split, test: Split | None
 ) -> tuple[dict[str, str], list[str]]:
-    """A digest of every part, and a note on samples that the bound data repeat; parts that overlap are refused."""
+    """Hash every part of the data, refuse parts that overlap, and note repeated bound samples."""
     parts = {"prior": learned_on, "bound": bound, "test": test}
     hashes = {name: sample_hashes(split) for name, split in parts.items() if split is not None}
     for left, right in itertools.combinations(hashes, 2):
@@ -153,12 +160,14 @@ def _checked(
         if both:
             raise InputError(
                 f"The {right} data must hold no sample of the {left} data, got {both} of "
-                f"{len(hashes[right])} that do. "
-                "A bound needs samples that its prior has not seen: remove them, or pass other "
-                "data."
+                f"{len(hashes[right])} that do. A bound needs samples that its prior has not seen: "
+                "remove them, or pass other data."
             )
     repeated = len(bound) - len(hashes["bound"].unique())
-    told = f"{repeated:,} bound samples repeat another one: valid if they were drawn independently all the same."
+    told = (
+        f"{repeated:,} bound samples repeat another one: valid if they were drawn independently "
+        "all the same."
+    )
     digests = {
         name: hashlib.sha256(found.numpy().tobytes()).hexdigest()[:16]
         for name, found in hashes.items()
@@ -176,7 +185,7 @@ class JoinedSplit(Split):
         return len(self.first) + len(self.second)
 
     def take(self, index: Tensor) -> Batch:
-        """Read from both and put them into the order that was asked for."""
+        """Read from both splits and restore the order that was asked for."""
         early = index < len(self.first)
         asked = ((self.first, index[early]), (self.second, index[~early] - len(self.first)))
         parts = [split.take(own) for split, own in asked if len(own)]

@@ -1,4 +1,4 @@
-"""Train a random model by descent on a PAC-Bayes bound."""
+"""Train a stochastic classifier by gradient descent on a PAC-Bayes bound."""
 
 import math
 from collections.abc import Callable
@@ -8,50 +8,54 @@ from torch import Tensor
 
 from mindgap.core import Batch, InputError, Progress, Split, choice, generator, kl_inverse
 from mindgap.ops.pac_bayes.hessian import bounded_cross_entropy
-from mindgap.ops.pac_bayes.posterior import RandomModel
+from mindgap.ops.pac_bayes.posterior import StochasticModel
 from mindgap.training.batches import batches_of, epoch_seed
 
 Objective = Callable[[Tensor, Tensor], Tensor]
 
 
-def quadratic(loss: Tensor, price: Tensor) -> Tensor:
-    r""":math:`(\sqrt{\hat L + B/2} + \sqrt{B/2})^2` with the price B of one sample."""
-    return ((loss + price / 2).sqrt() + (price / 2).sqrt()).square()
+def quadratic(loss: Tensor, complexity: Tensor) -> Tensor:
+    r"""Compute :math:`(\sqrt{\hat L + B/2} + \sqrt{B/2})^2` with the complexity term B."""
+    return ((loss + complexity / 2).sqrt() + (complexity / 2).sqrt()).square()
 
 
-def classic(loss: Tensor, price: Tensor) -> Tensor:
-    r"""McAllester's :math:`\hat L + \sqrt{B/2}`."""
-    return loss + (price / 2).sqrt()
+def classic(loss: Tensor, complexity: Tensor) -> Tensor:
+    r"""Compute McAllester's :math:`\hat L + \sqrt{B/2}`."""
+    return loss + (complexity / 2).sqrt()
 
 
-def inverse_kl(loss: Tensor, price: Tensor) -> Tensor:
-    """The upper end of the kl ball, to first order around where it is: all that a gradient needs."""
+def _inverse_kl(loss: Tensor, complexity: Tensor) -> Tensor:
+    """Compute the upper end of the kl ball, linearized around its present place."""
+    # The inverse comes from a bisection, which autograd cannot follow. Its value is known, and the
+    # implicit function theorem gives both derivatives: a tangent plane has the right gradient.
     seen = min(max(float(loss.detach()), 1e-9), 0.9)
-    end = min(kl_inverse(seen, float(price.detach())), 1 - 1e-9)
+    end = min(kl_inverse(seen, float(complexity.detach())), 1 - 1e-9)
     by_end = (end - seen) / (end * (1 - end))  # derivative of kl(seen, end) by its second argument
     by_seen = math.log(seen * (1 - end) / (end * (1 - seen)))
     steep = max(by_end, 1e-9)
-    return end - by_seen / steep * (loss - loss.detach()) + (price - price.detach()) / steep
+    return (
+        end - by_seen / steep * (loss - loss.detach()) + (complexity - complexity.detach()) / steep
+    )
 
 
-def relative_cross_entropy(outputs: Tensor, targets: Tensor, floor: float) -> Tensor:
-    """Mean cross entropy, cut off at the floor, in units of what guessing costs.
+def _relative_cross_entropy(outputs: Tensor, targets: Tensor, floor: float) -> Tensor:
+    """Compute the mean bounded cross entropy, as a multiple of that of a uniform answer.
 
-    So it has about the size of the error that it stands for, and the KL its right price. A
-    posterior may be trained on anything: the bound holds for all of them.
+    This gives it about the size of the error that it replaces, and so the KL its right weight in
+    the objective. A posterior may be trained on anything: the bound holds for all of them.
 
-    >>> relative_cross_entropy(torch.zeros(3, 10), torch.arange(3), 1e-5).round(decimals=4)
+    >>> _relative_cross_entropy(torch.zeros(3, 10), torch.arange(3), 1e-5).round(decimals=4)
     tensor(1.)
     """
     stretch = math.log(1 / floor) / math.log(outputs.shape[1])
     return bounded_cross_entropy(outputs, targets, floor).mean() * stretch
 
 
-OBJECTIVES: dict[str, Objective] = {"quadratic": quadratic, "kl": inverse_kl, "classic": classic}
+OBJECTIVES: dict[str, Objective] = {"quadratic": quadratic, "kl": _inverse_kl, "classic": classic}
 
 
 def train_posterior(
-    model: RandomModel,
+    model: StochasticModel,
     train: Split,
     *,
     samples: int,
@@ -64,12 +68,25 @@ def train_posterior(
     seed: int,
     progress: bool = False,
 ) -> list[float]:
-    """Move the posterior down the bound on ``samples`` samples; gives the mean objective of every epoch.
+    """Train the posterior to minimize a bound, and return the mean objective of every epoch.
 
     Every step draws all weights once. The step size of Adam falls to zero along half a cosine.
+
+    Args:
+        model: The stochastic classifier, changed in place.
+        train: The training data of the posterior.
+        samples: How many samples the bound data hold.
+        delta: The probability of failure in the bound.
+        objective: A name of ``OBJECTIVES``.
+        epochs: Passes over the training data.
+        batch_size: Samples per step.
+        learning_rate: The initial step size of Adam.
+        floor: The probability at which the cross entropy is cut off.
+        seed: Fixes batches and noise.
+        progress: Whether to show a progress bar.
     """
     bound = OBJECTIVES[choice("objective", objective, OBJECTIVES)]
-    optimizer = torch.optim.Adam([model.place, model.spread], lr=learning_rate)
+    optimizer = torch.optim.Adam([model.shift, model.spread], lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
         optimizer, max(1, epochs * -(-len(train) // batch_size))
     )
@@ -90,9 +107,9 @@ def train_posterior(
     return history
 
 
-def _loss(model: RandomModel, batch: Batch, source: torch.Generator, floor: float) -> Tensor:
-    outputs = model.answer(model.draw(source), batch.inputs)
-    return relative_cross_entropy(outputs, batch.target.to(outputs.device, torch.long), floor)
+def _loss(model: StochasticModel, batch: Batch, source: torch.Generator, floor: float) -> Tensor:
+    outputs = model.outputs(model.draw(source), batch.inputs)
+    return _relative_cross_entropy(outputs, batch.target.to(outputs.device, torch.long), floor)
 
 
 def _finite(value: float, epoch: int) -> float:

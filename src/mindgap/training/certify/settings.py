@@ -1,7 +1,4 @@
-"""How a posterior is trained and judged, checked before any work is done.
-
-Does the theorem apply? Checks of a random model on a few samples before any number is believed.
-"""
+"""The settings of a certificate, and checks whether the theorem applies."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,7 +18,7 @@ from mindgap.core import (
     integer,
     number,
 )
-from mindgap.ops.pac_bayes.posterior import KINDS, RandomModel
+from mindgap.ops.pac_bayes.posterior import KINDS, StochasticModel
 from mindgap.training.certify.posterior import OBJECTIVES
 
 
@@ -42,7 +39,7 @@ class Settings:
 
 
 def checked(given: dict[str, Any]) -> Settings:
-    """The settings among the arguments of ``certify``, each checked."""
+    """Pick the settings out of the arguments of ``certify`` and check each."""
     names = [field.name for field in dataclasses.fields(Settings)]
     settings = Settings(**{name: given[name] for name in names})
     choice("posterior", settings.posterior, KINDS)
@@ -61,14 +58,13 @@ def checked(given: dict[str, Any]) -> Settings:
     if not 0 < settings.monte_carlo_delta < settings.delta:
         raise InputError(
             f"monte_carlo_delta must be above 0 and below delta ({settings.delta}), of which it "
-            "is a part, got "
-            f"{settings.monte_carlo_delta}. Lower it."
+            f"is a part, got {settings.monte_carlo_delta}. Lower it."
         )
     return settings
 
 
 def checked_scales(scale: float | Sequence[float] | None) -> tuple[float, ...]:
-    """The scales to try; none where the default is wanted."""
+    """Check the scales to try; none if the default is wanted."""
     given = () if scale is None else (scale,) if isinstance(scale, int | float) else tuple(scale)
     for one in given:
         if not number("scale", one) > 0:
@@ -78,25 +74,28 @@ def checked_scales(scale: float | Sequence[float] | None) -> tuple[float, ...]:
     return given
 
 
-FEW = 8
+FEW = 8  # samples show it if answers depend on the batch
 
 
 def check_outputs(network: nn.Module, split: Split) -> None:
-    """Refuse outputs that are no classes, and labels that the network has no output for."""
+    """Refuse outputs that are not one column per class, and labels without an output."""
     like = next(iter(network.parameters()), torch.empty(0))
     with evaluating(network):
         outputs = call(network, split.take(torch.arange(min(FEW, len(split)))).inputs, like)
     check_classes(outputs, split.targets, "train")
 
 
-def broken(model: RandomModel, split: Split) -> str:
-    """What breaks the theorem: answers that depend on more than the weights and the sample. Empty if nothing does."""
+def broken(model: StochasticModel, split: Split) -> str:
+    """Say what breaks the theorem; empty if nothing does.
+
+    It is broken where an answer depends on more than the weights and the sample.
+    """
     places = torch.arange(min(FEW, len(split)))
-    together, again = (model.mean_answer(split.take(places).inputs) for _ in range(2))
+    together, again = (model.mean_outputs(split.take(places).inputs) for _ in range(2))
     if not _same(together, again):
         return "the same weights and samples give other answers when asked again"
     try:
-        alone = torch.cat([model.mean_answer(split.take(one).inputs) for one in places.split(1)])
+        alone = torch.cat([model.mean_outputs(split.take(one).inputs) for one in places.split(1)])
     except ValueError:  # statistics of a batch of one
         return "the model does not answer single samples"
     return "" if _same(together, alone) else "an answer depends on the other samples of its batch"

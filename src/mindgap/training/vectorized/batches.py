@@ -1,7 +1,4 @@
-"""Columns: the samples of each step, laid out for products with stacked weight matrices.
-
-Batches of many members: the same samples as the plain loop draws, one row of places a member.
-"""
+"""The samples of every step: each member sees those that the plain loop would draw."""
 
 import dataclasses
 import functools
@@ -20,12 +17,14 @@ _NARROW = 16  # up to this many features a gather by feature beats one by sample
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """A step's samples in fixed buffers.
+    """The samples of a step, in buffers that stay the same.
 
-    ``inputs`` is (members, columns, batch), or (columns, batch) if all members see the same;
-    ``target`` and ``weights`` broadcast against (members, outputs, batch); ``label`` is (members,
-    batch, …), as a loss takes it. ``fetch`` fills the buffers just before the step, where a whole
-    epoch would not fit.
+    Args:
+        inputs: (members, columns, batch), or (columns, batch) if all members see the same.
+        target: Broadcasts against (members, outputs, batch).
+        weights: Sample weights, which broadcast likewise.
+        label: (members, batch, …), as a loss takes it.
+        fetch: Fills the buffers just before the step, where a whole epoch would not fit.
     """
 
     inputs: Tensor
@@ -36,7 +35,7 @@ class Batch:
 
 
 class Columns:
-    """Samples, targets and weights, gathered for every member in its own order."""
+    """Samples, targets and weights as columns, gathered for every member in its own order."""
 
     def __init__(self, problem: Problem, data: Tensor, first: Block, outputs: int) -> None:
         self.problem, self.outputs = problem, outputs
@@ -69,7 +68,7 @@ class Columns:
         )
 
     def gather(self, places: Tensor) -> None:
-        """Lay an epoch out in the order of ``places`` (members, samples)."""
+        """Lay out an epoch in the order of ``places`` (members, samples)."""
         self._places = places
         if self.whole:
             self._fill(places, 0, self.length)
@@ -103,7 +102,7 @@ class Columns:
         buffer.copy_(found)
 
     def batch(self, step: int) -> Batch:
-        """The buffers of a step."""
+        """Return the buffers of a step."""
         if self.problem.full:
             return self._everything()
         size, samples = self.problem.batch_size, self.problem.samples
@@ -129,7 +128,7 @@ class Columns:
 
 
 def aligned_targets(problem: Problem, outputs: int) -> Tensor:
-    """Targets in the shape that the outputs (samples, outputs) have, or class numbers."""
+    """Give targets the shape (samples, outputs) of the outputs, unless they are class numbers."""
     target = problem.targets
     if not problem.named_loss:
         return target
@@ -144,22 +143,22 @@ def aligned_targets(problem: Problem, outputs: int) -> Tensor:
 
 
 def featured(label: Tensor) -> Tensor:
-    """From (members, batch) or (members, batch, outputs) to (members, outputs, batch)."""
+    """Turn (members, batch) or (members, batch, outputs) into (members, outputs, batch)."""
     return label.unsqueeze(1) if label.ndim == 2 else label.mT
 
 
 class Orders:
-    """Which samples make which batch, for every member; one generator is reseeded, for making one is slow."""
+    """Which samples make which batch, for every member."""
 
     def __init__(self, samples: int, batch_size: int, seeds: tuple[int, ...]) -> None:
         self.samples, self.batch_size, self.seeds = samples, batch_size, seeds
-        self._generator = torch.Generator()
+        self._generator = torch.Generator()  # reseeded for every member: making one is slow
         self._places = torch.arange(samples).repeat(len(seeds), 1)
         self._rows = list(self._places)
 
     @property
     def full(self) -> bool:
-        """Whether a batch is the whole data, in its own order."""
+        """Whether a batch holds all samples, in the order of the data."""
         return self.batch_size >= self.samples
 
     @property
@@ -169,7 +168,7 @@ class Orders:
         return [(start, min(start + step, self.samples)) for start in range(0, self.samples, step)]
 
     def places(self, epoch: int) -> Tensor:
-        """The epoch's order of samples, (members, samples); the tensor is reused by the next call."""
+        """Draw the epoch's order of samples, (members, samples), into a tensor that is reused."""
         if not self.full:
             for row, seed in zip(self._rows, self.seeds, strict=True):
                 self._generator.manual_seed(epoch_seed(seed, epoch))

@@ -1,10 +1,8 @@
-"""Block: as many members as fit into memory, from new models to what the user gets back.
-
-Choose the fastest engine that takes a problem, and how many members fit into memory at once.
-"""
+"""Block: as many members as fit into memory, from new models to what the user gets back."""
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,25 +20,25 @@ from mindgap.core import (
     seeded,
     typed,
 )
-from mindgap.training.fitted import Fitted
+from mindgap.training.fitted import Fitted, training_subject
 from mindgap.training.vectorized.convolutional import Convolutional
 from mindgap.training.vectorized.dense import Dense
 from mindgap.training.vectorized.engine import Engine
-from mindgap.training.vectorized.general import General, Gram
+from mindgap.training.vectorized.general import General
+from mindgap.training.vectorized.gram import Gram
 from mindgap.training.vectorized.loop import Curves, Drive
 from mindgap.training.vectorized.members import Member, build_all
-from mindgap.training.vectorized.optimizers import Rates, Rule, check_rule, per_parameter
+from mindgap.training.vectorized.optimizers import Rates, Rule, check_rule
 from mindgap.training.vectorized.parameters import Store, unload
 from mindgap.training.vectorized.problem import Problem, Unsupported
-from mindgap.training.vectorized.remedies import edits_of
 
-ENGINES: tuple[type[Engine], ...] = (Gram, Dense, Convolutional, General)
+ENGINES: tuple[type[Engine], ...] = (Gram, Dense, Convolutional, General)  # the fastest first
 _BUDGET = 2**29  # bytes
 
 
 @torch.no_grad()
-def engine_for(problem: Problem) -> Engine:
-    """The first engine that does not refuse; the last one's reason if all do."""
+def _engine_for(problem: Problem) -> Engine:
+    """Find the fastest engine that takes the problem; if none does, raise the last reason."""
     reason = Unsupported("no engine")
     for engine in ENGINES:
         try:
@@ -51,7 +49,7 @@ def engine_for(problem: Problem) -> Engine:
 
 
 def members_at_once(model: nn.Module, recipe: Recipe) -> int:
-    """How many members' weights, optimizer state, batches and activations fit into the budget."""
+    """Count the members that fit into memory: weights, optimizer, batches and activations."""
     train, _ = recipe.splits()
     sample = train.take(torch.arange(1)).inputs
     batch = min(recipe.batch_size, len(train))
@@ -77,7 +75,7 @@ def _activations(model: nn.Module, inputs: Inputs) -> int:
     try:
         with evaluating(model):
             call(model, inputs, next(model.parameters()))
-    except Exception:  # a model that does not take the data is refused later, in words
+    except Exception:  # a model that does not take the data is refused later, with a reason
         return 0
     finally:
         for handle in handles:
@@ -87,7 +85,14 @@ def _activations(model: nn.Module, inputs: Inputs) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How often to evaluate (0 never), whether to keep curves, the most members at once, and whether to stop now."""
+    """How an ensemble is trained.
+
+    Args:
+        evaluate_every: Epochs between two evaluations; 0 is never.
+        keep_history: Whether to keep curves.
+        block: The most members at once; chosen by their size if None.
+        interrupted: Whether Ctrl-C came before, so that no member is to be trained.
+    """
 
     evaluate_every: int
     keep_history: bool
@@ -121,11 +126,11 @@ class Block:
             for model in self.models
         ]
         train, test = recipe.splits()
-        self.engine = engine_for(self._problem(recipe))
+        self.engine = _engine_for(self._problem(recipe))
         store = self.engine.store
         rule = self._rule(store)
         rates = Rates(recipe, self._rates(), store)
-        edits = edits_of([member.remedies for member in members], store)
+        edits = _edits([member.remedies for member in members], store)
         curves = Curves(self.engine, train, test, settings.evaluate_every, recipe.epochs)
         self.drive = Drive(
             self.engine, rule, rates, edits, curves, recipe.epochs, settings.keep_history
@@ -137,7 +142,7 @@ class Block:
             raise Unsupported("the model has no parameters")
         if next(model.parameters()).device.type != "cpu":
             raise Unsupported("the model is not on the CPU")
-        subject = Subject(model, recipe.loss, train, test, task=recipe.task)
+        subject = self.subject = Subject(model, recipe.loss, train, test, task=recipe.task)
         everything = train.take(torch.arange(len(train)))
         return Problem(
             models=self.models,
@@ -157,7 +162,7 @@ class Block:
         named = isinstance(recipe.optimizer, str)
         decays = [own.weight_decay if named else group["weight_decay"] for own in self.recipes]
         self._own_rate = None if named else float(group["lr"])
-        return kind(store, per_parameter(decays, store), group)
+        return kind(store, store.spread(decays), group)
 
     def _rates(self) -> list[float]:
         return [
@@ -166,23 +171,39 @@ class Block:
         ]
 
     def train(self, bar: Progress) -> bool:
-        """Run all epochs; false if Ctrl-C ended it."""
+        """Run all epochs; return false if Ctrl-C ended them."""
         with seeded(0):
             return self.drive.run(bar)
 
     def skip(self) -> None:
-        """Run none."""
+        """Leave all members as they began."""
         self.drive.skip()
 
     def fitted(self) -> list[Fitted]:
-        """The members as the plain loop would hand them over."""
+        """Return the members as the plain loop would return them."""
         return [self._fitted(k, history) for k, history in enumerate(self.drive.histories())]
 
+    def _finished(self, k: int) -> nn.Module:
+        model, member, epochs = self.models[k], self.members[k], self.drive.ends[k].epochs
+        for remedy in member.remedies:
+            if "finish" not in remedy.hooks():
+                continue
+            state = TrainingState(
+                model=model,
+                optimizer=self.recipes[k].optimize(model.parameters()),
+                epoch=epochs,
+                step=epochs * len(self.engine.bounds),
+                seed=member.seed,
+                subject=functools.partial(training_subject, self.subject),
+            )
+            model = remedy.finish(state)
+        return model
+
     def _fitted(self, k: int, history: tuple[dict[str, float], ...]) -> Fitted:
-        unload(self.engine.views, k, self.models[k])
+        unload(self.engine.store.views, k, self.models[k])
         end, member = self.drive.ends[k], self.members[k]
         return Fitted(
-            model=_finished(self.models[k], member.remedies).eval(),
+            model=self._finished(k).eval(),
             history=history,
             initial=self.initial[k],
             recipe=self.recipes[k],
@@ -192,14 +213,11 @@ class Block:
         )
 
 
-def _finished(model: nn.Module, remedies: Sequence[Remedy]) -> nn.Module:
-    for remedy in remedies:
-        if type(remedy).finish is not Remedy.finish:
-            state = TrainingState(
-                model=model, optimizer=torch.optim.SGD(model.parameters(), lr=1.0)
-            )
-            model = remedy.finish(state)
-    return model
+def _edits(remedies: Sequence[tuple[Remedy, ...]], store: Store) -> list[Callable[[], None]]:
+    """What the remedies do to all members between the gradient and the step, in their order."""
+    columns = zip(*remedies, strict=True)
+    found = [type(column[0]).vectorized(column, store) for column in columns]
+    return [edit for edit in found if edit is not None]
 
 
 def _stacked_weights(recipes: Sequence[Recipe], samples: int) -> Tensor | None:

@@ -1,7 +1,8 @@
-"""The convolutional engine: images member by member, all weights in one flat tensor, one optimizer step.
+"""The convolutional engine: images member by member, one optimizer step for all members.
 
-Stacking convolutions does not pay on a CPU; what does is to leave autograd out, to unfold the first
-layer, to pool before the activation and to step all members at once.
+A stacked convolution is a grouped one, which torch computes slowly on a CPU, and the images of all
+members leave the cache. Four other things are faster: to pass one member at a time without
+autograd, to unfold the first layer, to pool before the activation, and to step all members at once.
 """
 
 from itertools import pairwise
@@ -32,7 +33,7 @@ _RISING = (nn.ReLU, nn.Tanh, nn.Sigmoid)
 
 
 class Convolutional(Engine):
-    """Chains of convolutions, pools and activations, a flatten, and a dense chain."""
+    """Chains of convolutions, pools and activations, then a flatten and a dense chain."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -86,7 +87,7 @@ class Convolutional(Engine):
         self._places = self.orders.places(epoch)
 
     def gradient(self, step: int) -> None:
-        """Each member forward and backward, while its images are in the cache."""
+        """Pass each member forward and backward while its images are in the cache."""
         start, stop = self.bounds[step]
         tail = self._ends[stop - start]
         for member in range(self.problem.members):
@@ -102,7 +103,7 @@ class Convolutional(Engine):
 
 
 class Tail:
-    """The dense end of one member, with its loss, for one batch size."""
+    """The dense end of the chain with the loss, one member at a time, for one batch size."""
 
     def __init__(self, engine: Convolutional, batch: int) -> None:
         problem, blocks = engine.problem, engine.blocks
@@ -131,7 +132,7 @@ class Tail:
         ]
 
     def fetch(self, member: int, places: Tensor) -> None:
-        """Targets and weights of the batch."""
+        """Fetch targets and weights of the batch."""
         self._label[0] = self.engine.targets.index_select(0, places)
         weights = self.engine.weights
         if weights is not None and self._weights is not None:
@@ -140,7 +141,7 @@ class Tail:
             )
 
     def run(self, member: int, features: Tensor) -> Tensor:
-        """The loss; the gradient for the features is left in ``input_gradient``."""
+        """Compute the loss; leave the gradient for the features in ``input_gradient``."""
         self._features.copy_(features.flatten(1))
         for operation in self._programs[member]:
             operation()
@@ -148,15 +149,15 @@ class Tail:
 
 
 def halves(layers: list[Named]) -> tuple[list[Named], list[Block]]:
-    """What comes before the flatten, pools first, and the dense chain behind it."""
+    """Split a chain at its flatten into image layers, pools first, and a dense chain."""
     cuts = [k for k, (_, layer) in enumerate(layers) if is_flatten(layer)]
     if not cuts or not any(type(layer) is nn.Conv2d for _, layer in layers[: cuts[0]]):
         raise Unsupported("the model is not a chain of convolutions and linear layers")
-    return pools_first(layers[: cuts[0]]), blocks_of(layers[cuts[0] :])
+    return _pools_first(layers[: cuts[0]]), blocks_of(layers[cuts[0] :])
 
 
-def pools_first(layers: list[Named]) -> list[Named]:
-    """Swap a rising activation with the maximum pool behind it: the same values from a quarter of the work."""
+def _pools_first(layers: list[Named]) -> list[Named]:
+    """Swap a rising activation with the maximum pool behind it: equal values for less work."""
     ordered = list(layers)
     for k, (here, behind) in enumerate(pairwise(layers)):
         if type(here[1]) in _RISING and type(behind[1]) is nn.MaxPool2d:
@@ -173,7 +174,7 @@ def _convolution(
 
 
 def _joined(front: list[Named], layers: list[Image]) -> list[Image]:
-    """Take a pool behind the first convolution into it, where that can be done."""
+    """Merge the first convolution with the pool behind it, where that can be done."""
     first, pool = layers[0], front[1][1] if len(front) > 1 else None
     if not isinstance(first, Patches) or not pools_with(first.layer):
         return layers

@@ -1,7 +1,8 @@
-"""The dense engine: stacked weight matrices, forward and backward by hand, no allocation once it runs.
+"""The dense engine: stacked weight matrices, with passes written by hand.
 
-Activations lie as (members, features, batch) with a last row of ones, and the bias is the last
-column of the weight matrix: one product gives a layer's values, one its whole gradient.
+Activations have the shape (members, features, batch) and a last row of ones, and the bias is the
+last column of the weight matrix. So one product gives the values of a layer, and one its whole
+gradient. A pass is a list of operations on fixed buffers: once it runs, nothing is allocated.
 """
 
 import functools
@@ -54,7 +55,7 @@ class Pass:
         self.paths = [self._path(k) for k in range(len(blocks))]
 
     def _path(self, k: int) -> list[Tensor]:
-        """The tensors between a linear layer and the next: values, after each stage, …, next layer's input."""
+        """The tensors from a linear layer to the next: its values, then those after each stage."""
         last = self.results[k][:, : self.blocks[k].width]
         stages = self.stages[k]
         if not stages and k == len(self.blocks) - 1:
@@ -72,7 +73,11 @@ class Pass:
         return self.slopes[-1]
 
     def forward(self, inputs: Tensor) -> Program:
-        """From inputs (members, columns, batch), or (columns, batch) if all members see the same, to the output."""
+        """Make the program from inputs to the output.
+
+        Args:
+            inputs: (members, columns, batch), or (columns, batch) if all members see the same.
+        """
         program: Program = []
         for k, path in enumerate(self.paths):
             program += [self._apply(k, inputs if k == 0 else self.results[k - 1])]
@@ -91,7 +96,12 @@ class Pass:
         return functools.partial(torch.bmm, weights, inputs, out=values)
 
     def backward(self, inputs: Tensor, input_gradient: Tensor | None = None) -> Program:
-        """From ``output_gradient`` to the gradients, and to ``input_gradient`` (members, batch, features) if given."""
+        """Make the program from ``output_gradient`` to the gradients of the weights.
+
+        Args:
+            inputs: What :meth:`forward` was given.
+            input_gradient: Where to leave the gradient for the inputs, (members, batch, features).
+        """
         program: Program = []
         for k in reversed(range(len(self.blocks))):
             slope, path = self.slopes[k], self.paths[k]
@@ -115,9 +125,8 @@ class Pass:
 
     def _pulled_back(self, k: int) -> functools.partial[Tensor]:
         turned = self.weights[k][:, :, : self.blocks[k].linear.in_features].mT
-        product = (
-            torch.mul if self.blocks[k].width == 1 else torch.bmm
-        )  # an outer product is cheaper as such
+        # With one output the product is an outer one, which a broadcast multiplication does faster.
+        product = torch.mul if self.blocks[k].width == 1 else torch.bmm
         return functools.partial(product, turned, self.slopes[k], out=self.slopes[k - 1])
 
 
@@ -171,7 +180,7 @@ class Dense(Engine):
             operation()
 
     def outputs(self, inputs: Inputs) -> Tensor:
-        """All members at once."""
+        """Compute the outputs of all members at once."""
         assert not isinstance(inputs, dict)
         values: Tensor = inputs[0].to(self.problem.like).flatten(1).t()
         for block, weights in zip(self.blocks, self.store.segments, strict=True):
@@ -183,7 +192,7 @@ class Dense(Engine):
 
 
 def dense_chain(problem: Problem) -> tuple[list[Block], Tensor]:
-    """The blocks of a dense chain and its inputs as rows."""
+    """Take a dense chain apart into its blocks, and its inputs into rows."""
     layers, data = layers_of(problem.models[0]), problem.single_input()
     if data.ndim != 2:
         if not is_flatten(layers[0][1]):
@@ -193,7 +202,7 @@ def dense_chain(problem: Problem) -> tuple[list[Block], Tensor]:
 
 
 def views_of(blocks: list[Block], segments: list[Tensor]) -> dict[str, Tensor]:
-    """Where each parameter lies in the stacked matrices."""
+    """Find where each parameter lies in the stacked matrices."""
     views: dict[str, Tensor] = {}
     for block, segment in zip(blocks, segments, strict=True):
         views[f"{block.name}weight"] = segment[:, :, : block.linear.in_features]

@@ -1,12 +1,4 @@
-"""The general engine: any model that ``torch.func.vmap`` takes, with stacked parameters.
-
-The Gram engine: linear least squares on the whole data, where n samples shrink to a (d+1) × (d+1)
-matrix.
-
-With G = 2 Σᵢ wᵢ xᵢxᵢᵀ/n and h = 2 Σᵢ wᵢ yᵢxᵢ/n the gradient is Gθ - h and the loss θᵀ(Gθ - 2h)/2 +
-c: no step touches the samples. Sums run in double precision, for the difference of two large terms
-is small near the optimum.
-"""
+"""The general engine: any model that ``torch.func.vmap`` takes, with stacked parameters."""
 
 from typing import Any
 
@@ -15,17 +7,15 @@ from torch import Tensor, nn
 
 from mindgap.core import Inputs, call, seeded
 from mindgap.training.batches import epoch_seed
-from mindgap.training.vectorized.batches import aligned_targets
-from mindgap.training.vectorized.dense import dense_chain
 from mindgap.training.vectorized.engine import Engine, Weighted, untrained
 from mindgap.training.vectorized.parameters import Store
-from mindgap.training.vectorized.problem import Problem, Unsupported, all_trainable
+from mindgap.training.vectorized.problem import Problem, Unsupported
 
 _MOVING = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 
 
 class General(Engine):
-    """One vectorized gradient of ``functional_call`` a step."""
+    """One vectorized gradient of ``functional_call`` per step."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -53,7 +43,12 @@ class General(Engine):
         return (self.problem.loss(output, target) * weights).mean()
 
     def _probe(self) -> None:
-        """Try one batch; a model that does not vectorize, or not rightly, is refused."""
+        """Try one batch; refuse a model that does not vectorize, or not correctly.
+
+        Some models give another gradient under ``vmap`` without an error, so that of the first
+        member is compared with the plain one. A model with noise of its own has none to compare
+        with: its gradients differ between two seeds, and the comparison is left out.
+        """
         try:
             with seeded(0):
                 slopes, _ = self._slopes(*self._arguments(*self.bounds[0]))
@@ -87,15 +82,18 @@ class General(Engine):
             if isinstance(inputs, dict)
             else tuple(value[places] for value in inputs)
         )
-        return self.views, self._fixed, taken, problem.targets[places], weights
+        return self.store.views, self._fixed, taken, problem.targets[places], weights
 
     def begin(self, epoch: int) -> None:
-        """Draw the epoch's order, and seed the global generator, which the caller guards, for the model's own draws."""
+        """Draw the epoch's order, and seed the global generator for the model's own noise.
+
+        The caller restores the state of the global generator at the end.
+        """
         torch.default_generator.manual_seed(epoch_seed(self.problem.seeds[0], epoch))
         self._places = self.orders.places(epoch)
 
     def gradient(self, step: int) -> None:
-        """One vectorized gradient, copied to its place."""
+        """Compute one vectorized gradient and copy it to its place."""
         slopes, values = self._slopes(*self._arguments(*self.bounds[step]))
         self.losses[step] = values
         for name, place in self._pulls.items():
@@ -117,83 +115,3 @@ def _first(values: Any) -> Any:
 def _near(left: Tensor, right: Tensor) -> bool:
     scale = float(left.abs().max()) if left.numel() else 0.0
     return bool(torch.allclose(left, right, rtol=1e-3, atol=1e-4 * scale + 1e-12, equal_nan=True))
-
-
-_WIDEST = 64
-
-
-class Gram(Engine):
-    """Many linear regressions with squared loss, full batch, and weights of their own."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        all_trainable(problem)
-        blocks, data = dense_chain(problem)
-        linear = blocks[0].linear
-        if len(blocks) > 1 or blocks[0].stages or problem.named_loss != "mse" or not problem.full:
-            raise Unsupported("this is not linear least squares on the whole data")
-        if blocks[0].columns > min(_WIDEST, problem.samples) or data.shape[1] != linear.in_features:
-            raise Unsupported("the Gram matrix would be larger than the data")
-        rows = (
-            torch.cat([data, torch.ones_like(data[:, :1])], 1) if linear.bias is not None else data
-        )
-        columns, width = blocks[0].columns, blocks[0].width
-        store = Store(
-            problem.members,
-            [(columns, width)],
-            torch.empty(0, dtype=torch.float64),
-            members_last=True,
-        )
-        views = {f"{blocks[0].name}weight": store.segments[0][:, : linear.in_features].mT}
-        if linear.bias is not None:
-            views[f"{blocks[0].name}bias"] = store.segments[0][:, -1]
-        self.adopt(store, views)
-        self._point, self._slope = (
-            part.movedim(0, -1) for part in (store.segments[0], store.gradients[0])
-        )
-        self._work = torch.empty_like(self._slope)
-        self._sums(problem, rows.double(), aligned_targets(problem, width).double())
-
-    def _sums(self, problem: Problem, rows: Tensor, targets: Tensor) -> None:
-        """``matrix`` is (d+1, d+1) or (d+1, d+1, 1, members); ``pull`` (d+1, outputs, members); ``rest`` (members,)."""
-        samples, width = targets.shape
-        squares = (rows[:, :, None] * rows[:, None]).flatten(1)
-        products = (rows[:, :, None] * targets[:, None]).flatten(1)
-        weights = (
-            torch.ones(1, samples, dtype=rows.dtype)
-            if problem.weights is None
-            else problem.weights.double()
-        )
-        weights, scale = weights.view(-1, samples).t(), 2 / (samples * width)
-        matrix = (squares.t() @ weights).mul_(scale)
-        self.pull = (products.t() @ weights).mul_(scale).view(rows.shape[1], width, -1)
-        self.rest = weights.t() @ targets.square().sum(1) * (scale / 2)
-        self.shared = weights.shape[1] == 1
-        square = (rows.shape[1], rows.shape[1])
-        self.matrix = matrix.view(square) if self.shared else matrix.view(*square, 1, -1)
-
-    def begin(self, epoch: int) -> None:
-        """Every epoch is the same."""
-
-    def gradient(self, step: int) -> None:
-        """Gθ - h, and the loss from it."""
-        slope, point = self._slope, self._point
-        if self.shared:
-            torch.mm(self.matrix, point.flatten(1), out=slope.flatten(1))
-            slope.sub_(self.pull)
-        else:
-            torch.mul(self.matrix[0], point[0], out=slope)
-            for row, value in zip(self.matrix[1:], point[1:], strict=True):
-                slope.addcmul_(row, value)
-            slope.sub_(self.pull)
-        torch.sub(slope, self.pull, out=self._work)
-        self.losses[step] = self._work.mul_(point).sum((0, 1)).mul_(0.5).add_(self.rest)
-
-    def outputs(self, inputs: Inputs) -> Tensor:
-        """All members at once."""
-        assert not isinstance(inputs, dict)
-        rows = inputs[0].flatten(1).double()
-        weights = self.store.segments[0]
-        values = rows @ weights[:, : rows.shape[1]]
-        values = values if rows.shape[1] == weights.shape[1] else values + weights[:, -1:]
-        return values.to(self.problem.like)

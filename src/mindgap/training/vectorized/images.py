@@ -1,4 +1,4 @@
-"""Image layers of one member at a time, forward and backward by hand: convolutions, pools, activations."""
+"""Image layers, one member at a time, with forward and backward passes written by hand."""
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from mindgap.training.vectorized.problem import Unsupported
 
 
 class Convolution(Image):
-    """Any other convolution: torch's kernels, called for the gradients that are needed only."""
+    """Any convolution, by torch's kernels, called only for the gradients that are needed."""
 
     def __init__(
         self, layer: nn.Conv2d, parts: list[Tensor], gradients: list[Tensor], first: bool
@@ -26,7 +26,7 @@ class Convolution(Image):
         self._images = torch.empty(0)
 
     def forward(self, member: int, images: Tensor) -> Tensor:
-        """torch's convolution."""
+        """Call torch's convolution."""
         self._images, layer = images.contiguous(), self.layer
         weights = [part[member] for part in self.parts]
         bias = weights[1] if len(weights) > 1 else None
@@ -41,7 +41,7 @@ class Convolution(Image):
         )
 
     def backward(self, member: int, gradient: Tensor) -> Tensor:
-        """torch's gradients, copied to their place."""
+        """Call torch's gradients and copy them to their place."""
         layer, biased = self.layer, len(self.parts) > 1
         settings = [list(pair(value)) for value in (layer.stride, layer.padding, layer.dilation)]
         found = aten.convolution_backward(
@@ -53,7 +53,7 @@ class Convolution(Image):
         return gradient if self.first else found[0]
 
 
-class Elementwise(Image):
+class _Elementwise(Image):
     """An activation or dropout."""
 
     def __init__(self, stage: Stage) -> None:
@@ -61,27 +61,27 @@ class Elementwise(Image):
         self._source, self._out = torch.empty(0), torch.empty(0)
 
     def forward(self, member: int, images: Tensor) -> Tensor:  # noqa: ARG002
-        """The stage's own program."""
+        """Run the stage's own program."""
         self._source, self._out = images, torch.empty_like(images)
         for operation in self.stage.forward(self._source, self._out):
             operation()
         return self._out
 
     def backward(self, member: int, gradient: Tensor) -> Tensor:  # noqa: ARG002
-        """In place."""
+        """Change the gradient in place."""
         for operation in self.stage.backward(gradient, self._source, self._out):
             operation()
         return gradient
 
 
-class Pool(Image):
+class _Pool(Image):
     """A pool without weights."""
 
     def __init__(self, pool: PairMaxima | Maxima | Averages) -> None:
         self.pool = pool
 
     def forward(self, member: int, images: Tensor) -> Tensor:  # noqa: ARG002
-        """Pool."""
+        """Pool the images."""
         return self.pool.forward(images)
 
     def backward(self, member: int, gradient: Tensor) -> Tensor:  # noqa: ARG002
@@ -90,7 +90,7 @@ class Pool(Image):
 
 
 def segment_shapes(layer: nn.Conv2d, first: bool) -> list[tuple[int, ...]]:
-    """How a convolution's parameters lie in the store."""
+    """Return the shapes of a convolution's parameters in the store."""
     if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
         raise Unsupported("a convolution pads with other than a number of zeros")
     biased = layer.bias is not None
@@ -100,11 +100,11 @@ def segment_shapes(layer: nn.Conv2d, first: bool) -> list[tuple[int, ...]]:
 
 
 def simple_layer(layer: nn.Module, random: torch.Generator) -> Image:
-    """A layer without weights."""
+    """Make a layer without weights."""
     if type(layer) is nn.MaxPool2d and not layer.return_indices:
-        return Pool(PairMaxima(layer) if pairs_up(layer) else Maxima(layer))
+        return _Pool(PairMaxima(layer) if pairs_up(layer) else Maxima(layer))
     if type(layer) is nn.AvgPool2d:
-        return Pool(Averages(layer))
+        return _Pool(Averages(layer))
     if is_stage(layer):
-        return Elementwise(stage_of(layer, random))
+        return _Elementwise(stage_of(layer, random))
     raise Unsupported(f"the layer {type(layer).__name__} has no derivative by hand")

@@ -1,7 +1,4 @@
-"""Stages: activations and dropout, forward and backward by hand into buffers that are made once.
-
-Chain: a model as a plain list of layers, if it is one.
-"""
+"""A model taken apart into layers; activations and dropout as programs on fixed buffers."""
 
 import abc
 import dataclasses
@@ -12,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mindgap.remedies.dropout import Dropout
 from mindgap.training.vectorized.problem import Unsupported
 
 aten: Any = torch.ops.aten
@@ -32,18 +28,24 @@ class Stage(abc.ABC):
         """Turn the gradient for ``out`` into that for ``source``, in place."""
 
 
-class Activation(Stage):
-    """A function with torch's own kernels; ``of_result`` says which side the derivative is computed from."""
+class _Activation(Stage):
+    """A function with torch's own kernels.
+
+    Args:
+        run: Writes the result for a source.
+        back: Writes the gradient for the source.
+        of_result: Whether ``back`` needs the result instead of the source.
+    """
 
     def __init__(self, run: Callable[..., Any], back: Callable[..., Any], of_result: bool) -> None:
         self.run, self.back, self.of_result = run, back, of_result
 
     def forward(self, source: Tensor, out: Tensor) -> Program:
-        """One operation."""
+        """Make a program of one operation."""
         return [functools.partial(self.run, source, out=out)]
 
     def backward(self, gradient: Tensor, source: Tensor, out: Tensor) -> Program:
-        """One operation."""
+        """Make a program of one operation."""
         return [
             functools.partial(
                 self.back, gradient, out if self.of_result else source, grad_input=gradient
@@ -52,7 +54,7 @@ class Activation(Stage):
 
 
 class Drop(Stage):
-    """Dropout with masks of its own generator: right in distribution, not the plain loop's very masks."""
+    """Dropout with masks from one generator for all members, so not those of the plain loop."""
 
     def __init__(self, rate: float, generator: torch.Generator) -> None:
         self.rate, self.generator = rate, generator
@@ -64,7 +66,7 @@ class Drop(Stage):
         return [self._draw(self._mask), functools.partial(torch.mul, source, self._mask, out=out)]
 
     def backward(self, gradient: Tensor, source: Tensor, out: Tensor) -> Program:  # noqa: ARG002
-        """Apply the mask again."""
+        """Apply the same mask to the gradient."""
         return [functools.partial(torch.mul, gradient, self._mask, out=gradient)]
 
     def _draw(self, mask: Tensor) -> Operation:
@@ -74,7 +76,7 @@ class Drop(Stage):
         return lambda: mask.bernoulli_(keep, generator=generator).div_(keep)
 
 
-def _elu(layer: nn.ELU) -> Activation:
+def _elu(layer: nn.ELU) -> _Activation:
     def run(source: Tensor, out: Tensor) -> object:
         return aten.elu.out(source, layer.alpha, 1, 1, out=out)
 
@@ -83,10 +85,10 @@ def _elu(layer: nn.ELU) -> Activation:
             gradient, layer.alpha, 1, 1, False, source, grad_input=grad_input
         )
 
-    return Activation(run, back, False)
+    return _Activation(run, back, False)
 
 
-def _leaky(layer: nn.LeakyReLU) -> Activation:
+def _leaky(layer: nn.LeakyReLU) -> _Activation:
     def run(source: Tensor, out: Tensor) -> object:
         return aten.leaky_relu.out(source, layer.negative_slope, out=out)
 
@@ -96,10 +98,10 @@ def _leaky(layer: nn.LeakyReLU) -> Activation:
             gradient, source, slope, False, grad_input=grad_input
         )
 
-    return Activation(run, back, False)
+    return _Activation(run, back, False)
 
 
-def _softplus(layer: nn.Softplus) -> Activation:
+def _softplus(layer: nn.Softplus) -> _Activation:
     def run(source: Tensor, out: Tensor) -> object:
         return aten.softplus.out(source, layer.beta, layer.threshold, out=out)
 
@@ -108,36 +110,35 @@ def _softplus(layer: nn.Softplus) -> Activation:
             gradient, source, layer.beta, layer.threshold, grad_input=grad_input
         )
 
-    return Activation(run, back, False)
+    return _Activation(run, back, False)
 
 
-def _gelu(layer: nn.GELU) -> Activation:
+def _gelu(layer: nn.GELU) -> _Activation:
     def run(source: Tensor, out: Tensor) -> object:
-        return out.copy_(
-            layer(source)
-        )  # torch's kernel gives wrong numbers for an ``out`` with gaps
+        # With ``out=``, torch's kernel gives wrong numbers for a tensor that is not contiguous.
+        return out.copy_(layer(source))
 
     def back(gradient: Tensor, source: Tensor, grad_input: Tensor) -> object:
         return grad_input.copy_(aten.gelu_backward(gradient, source, approximate=layer.approximate))
 
-    return Activation(run, back, False)
+    return _Activation(run, back, False)
 
 
-def _relu(_: nn.Module) -> Activation:
+def _relu(_: nn.Module) -> _Activation:
     def run(source: Tensor, out: Tensor) -> object:
         return torch.clamp_min(source, 0, out=out)
 
     def back(gradient: Tensor, result: Tensor, grad_input: Tensor) -> object:
         return aten.threshold_backward.grad_input(gradient, result, 0, grad_input=grad_input)
 
-    return Activation(run, back, True)
+    return _Activation(run, back, True)
 
 
-_ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Activation]] = {
+_ACTIVATIONS: dict[type[nn.Module], Callable[[Any], _Activation]] = {
     nn.ReLU: _relu,
-    nn.Tanh: lambda _: Activation(torch.tanh, aten.tanh_backward.grad_input, True),
-    nn.Sigmoid: lambda _: Activation(torch.sigmoid, aten.sigmoid_backward.grad_input, True),
-    nn.SiLU: lambda _: Activation(aten.silu.out, aten.silu_backward.grad_input, False),
+    nn.Tanh: lambda _: _Activation(torch.tanh, aten.tanh_backward.grad_input, True),
+    nn.Sigmoid: lambda _: _Activation(torch.sigmoid, aten.sigmoid_backward.grad_input, True),
+    nn.SiLU: lambda _: _Activation(aten.silu.out, aten.silu_backward.grad_input, False),
     nn.GELU: _gelu,
     nn.ELU: _elu,
     nn.LeakyReLU: _leaky,
@@ -146,12 +147,12 @@ _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Activation]] = {
 
 
 def is_stage(layer: nn.Module) -> bool:
-    """Whether a layer is one of those that this file knows."""
+    """Tell whether a layer is an activation or dropout that this file knows."""
     return type(layer) in _ACTIVATIONS or type(layer) is nn.Dropout
 
 
 def stage_of(layer: nn.Module, generator: torch.Generator) -> Stage:
-    """The stage for a layer."""
+    """Make the stage for a layer."""
     if type(layer) is nn.Dropout:
         return Drop(layer.p, generator)
     if type(layer) not in _ACTIVATIONS:
@@ -182,7 +183,7 @@ class Block:
 
 
 def layers_of(model: nn.Module) -> list[Named]:
-    """The layers of nested ``nn.Sequential``s in order, without those that do nothing."""
+    """List the layers of nested ``nn.Sequential``s in order, without identities."""
     found = [(name, layer) for name, layer in _walk("", model) if type(layer) is not nn.Identity]
     if len({id(layer) for _, layer in found}) != len(found):
         raise Unsupported("a layer is used twice")
@@ -193,7 +194,7 @@ def layers_of(model: nn.Module) -> list[Named]:
 
 
 def _walk(prefix: str, module: nn.Module) -> list[Named]:
-    masks = mask_rates(module)
+    before = _layers_before(module)
     if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
         return [
             leaf
@@ -202,27 +203,26 @@ def _walk(prefix: str, module: nn.Module) -> list[Named]:
         ]
     if any(True for _ in module.children()):
         raise Unsupported(f"{type(module).__name__} is not a plain sequence of layers")
-    return [*((f"{prefix}mask.", nn.Dropout(rate)) for rate in masks), (prefix, module)]
+    return [*((f"{prefix}hook.", layer) for layer in before), (prefix, module)]
 
 
-def mask_rates(module: nn.Module) -> list[float]:
-    """The rates of dropout that the remedy put in front of a layer; other hooks are refused."""
-    found = list(module._forward_pre_hooks.values())
+def _layers_before(module: nn.Module) -> list[nn.Module]:
+    """The layers that a remedy's hooks put in front of a module; other hooks are refused."""
+    found = [getattr(hook, "layer", None) for hook in module._forward_pre_hooks.values()]
     tables = ("_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
-    if any(type(hook).__module__ != Dropout.__module__ for hook in found) or any(
-        getattr(module, t) for t in tables
-    ):
+    layers = [layer for layer in found if isinstance(layer, nn.Module)]
+    if len(layers) < len(found) or any(getattr(module, table) for table in tables):
         raise Unsupported(f"the layer {type(module).__name__} has hooks")
-    return [hook.rate for hook in found]  # type: ignore[attr-defined]
+    return layers
 
 
 def is_flatten(layer: nn.Module) -> bool:
-    """Whether a layer makes one row per sample."""
+    """Tell whether a layer makes one row per sample."""
     return type(layer) is nn.Flatten and layer.start_dim == 1 and layer.end_dim == -1
 
 
 def blocks_of(layers: list[Named]) -> list[Block]:
-    """Linear layers with what follows each; anything else is refused."""
+    """List linear layers, each with the stages behind it; refuse anything else."""
     blocks: list[Block] = []
     for name, layer in layers:
         if is_flatten(layer):

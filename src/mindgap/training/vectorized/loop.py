@@ -1,14 +1,13 @@
-"""Drive: the loop around an engine, in windows of epochs, with one look for divergence at the end of each.
+"""Drive: the loop around an engine, in windows of epochs between checks for divergence.
 
-A window in which a member left the finite numbers is run again from its start, epoch by epoch: that
-member is frozen at the end of its last whole epoch, as the plain loop does, and the others go on.
-
-Curves: losses and errors of all members in evaluation mode, every so many epochs.
+A check in every step would cost as much as the step of a small network. So a window in which a
+member diverged is run a second time, epoch by epoch. That member is frozen at the end of its last
+complete epoch, as in the plain loop, and the others continue.
 """
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -16,13 +15,12 @@ from torch import Tensor
 from mindgap.core import Inputs, Progress, Split, align, typed
 from mindgap.training.vectorized.engine import Engine
 from mindgap.training.vectorized.optimizers import Rates, Rule
-from mindgap.training.vectorized.remedies import Edit
 
 _AT_ONCE = 2**22  # outputs held at a time
 
 
 class Curves:
-    """Rows as the plain loop writes them; ``every`` is in epochs, 0 means never."""
+    """Losses and errors of all members in evaluation mode, every so many epochs (0 is never)."""
 
     def __init__(
         self, engine: Engine, train: Split, test: Split | None, every: int, epochs: int
@@ -32,7 +30,7 @@ class Curves:
         self.rows: dict[int, dict[str, list[float]]] = {}
 
     def look(self, epoch: int) -> None:
-        """Evaluate after an epoch, if it is time."""
+        """Evaluate after an epoch, if it is due."""
         if self.every and (epoch % self.every == 0 or epoch == self.epochs):
             self.rows[epoch] = {
                 key: v
@@ -41,7 +39,7 @@ class Curves:
             }
 
     def row(self, epoch: int, member: int) -> dict[str, float]:
-        """One member's numbers."""
+        """Return one member's numbers."""
         return {name: values[member] for name, values in self.rows.get(epoch, {}).items()}
 
     def _on(self, name: str, split: Split) -> dict[str, list[float]]:
@@ -71,7 +69,7 @@ class Curves:
         )
 
 
-_WINDOW = 64  # steps between two looks for divergence
+_WINDOW = 64  # steps between two checks for divergence
 
 
 @dataclasses.dataclass
@@ -90,7 +88,7 @@ class Drive:
         engine: Engine,
         rule: Rule,
         rates: Rates,
-        edits: Sequence[Edit],
+        edits: Sequence[Callable[[], None]],
         curves: Curves,
         epochs: int,
         keep: bool,
@@ -109,11 +107,15 @@ class Drive:
         self._rows = list(self.running)
         self.ends = [End(epochs) for _ in range(engine.problem.members)]
         self.alive = torch.ones(engine.problem.members, dtype=torch.bool)
-        self._frozen = torch.empty_like(engine.store.flat)
+        self._frozen = torch.empty_like(engine.store.weights)
 
     @torch.no_grad()
     def run(self, bar: Progress) -> bool:
-        """Train; false if Ctrl-C ended it, at the end of the last whole window."""
+        """Train; return false if Ctrl-C ended training.
+
+        Ctrl-C may arrive in the middle of a step, when some members have moved and others have not.
+        So all weights go back to the end of the last complete window.
+        """
         done, kept = 0, self._state()
         try:
             while done < self.epochs and bool(self.alive.any()):
@@ -143,17 +145,22 @@ class Drive:
     def _epoch(self, epoch: int) -> None:
         engine, step_rule = self.engine, self.rule.step
         engine.begin(epoch)
-        self.rule.rate = self.rates.at(epoch)
+        engine.store.rate = self.rates.at(epoch)
         for step, _ in enumerate(engine.bounds):
             engine.gradient(step)
             for edit in self.edits:
-                edit.apply(engine.store, self.rule)
+                edit()
             step_rule()
         engine.running_losses(self._rows[self._row(epoch)])
         self.curves.look(epoch)
 
     def _careful(self, epoch: int) -> None:
-        before = self.engine.store.flat.clone()
+        """Run one epoch and freeze the members that diverged in it.
+
+        A frozen member still takes part, with meaningless numbers, because all members share each
+        product. Its last good weights are kept apart until the end.
+        """
+        before = self.engine.store.weights.clone()
         self._epoch(epoch)
         lost = ~torch.isfinite(self.engine.losses).all(0) & self.alive
         if bool(lost.any()):
@@ -174,7 +181,7 @@ class Drive:
         self.alive &= ~lost
 
     def skip(self) -> None:
-        """Leave all members as they began."""
+        """Leave all members with their initial weights."""
         self._end(self.alive, 0, "interrupted before the first epoch")
 
     def _end(self, which: Tensor, epochs: int, why: str) -> None:
@@ -182,15 +189,16 @@ class Drive:
             self.ends[member] = End(epochs, why)
 
     def _thaw(self) -> None:
+        """Give frozen members the weights that were kept for them."""
         store, frozen = self.engine.store, ~self.alive
         for place, value in zip(store.segments, store.cut(self._frozen), strict=True):
             place[frozen] = value[frozen]
 
     def _state(self) -> tuple[Tensor, tuple[int, list[Tensor]]]:
-        return self.engine.store.flat.clone(), self.rule.state()
+        return self.engine.store.weights.clone(), self.rule.state()
 
     def _restore(self, kept: tuple[Tensor, tuple[int, list[Tensor]]]) -> None:
-        self.engine.store.flat.copy_(kept[0])
+        self.engine.store.weights.copy_(kept[0])
         self.rule.restore(kept[1])
 
     def _report(self, bar: Progress, span: range) -> None:
@@ -203,7 +211,7 @@ class Drive:
             bar.advance({"running_loss": mean})
 
     def histories(self) -> list[tuple[dict[str, float], ...]]:
-        """The curves of every member."""
+        """Return the curves of every member."""
         if not self.keep:
             return [() for _ in self.ends]
         columns = self.running.t().tolist()

@@ -1,4 +1,4 @@
-"""Loss and its derivative for outputs of shape (members, outputs, batch), by hand for the named losses."""
+"""Losses and their derivatives for outputs of shape (members, outputs, batch)."""
 
 import functools
 from collections.abc import Callable
@@ -13,8 +13,12 @@ from mindgap.training.vectorized.layers import Operation, Program, aten
 class Ends:
     """What a loss reads and writes.
 
-    ``target`` and ``weights`` broadcast against ``output`` (members, outputs, batch); ``gradient``
-    has its shape; ``value`` has one entry per member.
+    Args:
+        output: (members, outputs, batch).
+        target: Broadcasts against ``output``.
+        weights: Sample weights, which broadcast likewise.
+        gradient: Where to leave the derivative by ``output``.
+        value: Where to leave the loss, one entry per member.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class Ends:
         )
 
     def total(self, elements: Tensor, count: int) -> Program:
-        """The mean of weighted elements as the value."""
+        """Write the mean of weighted elements to ``value``."""
 
         def add_up() -> None:
             torch.sum(elements, (1, 2), out=self.value)
@@ -54,14 +58,14 @@ class Ends:
 
 
 def scaled(tensor: Tensor, factor: float) -> Operation:
-    """Multiply in place; a tensor of the same type is twice as fast a factor as a Python number."""
+    """Multiply in place; a tensor as factor is twice as fast as a Python number."""
     return functools.partial(
         tensor.mul_, torch.full((), factor, dtype=tensor.dtype, device=tensor.device)
     )
 
 
 def squared(ends: Ends) -> Program:
-    """Mean squared error; the value is a dot product of the residuals with the weighted residuals."""
+    """Compute the mean squared error as a dot product of residuals and weighted residuals."""
     residual, pull, count = torch.empty_like(ends.gradient), ends.gradient, ends.count
     row, column = pull.view(ends.members, 1, count), residual.view(ends.members, count, 1)
     if ends.weights is None:
@@ -81,7 +85,7 @@ def squared(ends: Ends) -> Program:
 
 
 def absolute(ends: Ends) -> Program:
-    """Mean absolute error."""
+    """Compute the mean absolute error."""
     elements, pull = torch.empty_like(ends.gradient), ends.gradient
     return [
         functools.partial(torch.sub, ends.output, ends.target, out=elements),
@@ -94,7 +98,7 @@ def absolute(ends: Ends) -> Program:
 
 
 def huber(ends: Ends) -> Program:
-    """Huber's loss: the derivative is the residual, cut at one."""
+    """Compute Huber's loss, whose derivative is the residual, cut at one."""
     elements, pull = torch.empty_like(ends.gradient), ends.gradient
     target = ends.target.expand_as(ends.output)
     return [
@@ -108,7 +112,7 @@ def huber(ends: Ends) -> Program:
 
 
 def logistic(ends: Ends) -> Program:
-    """Binary cross-entropy of logits: log(1 + eᶻ) - y z."""
+    """Compute the binary cross entropy of logits, log(1 + eᶻ) - y z."""
     elements, pull = torch.empty_like(ends.gradient), ends.gradient
     return [
         functools.partial(torch.mul, ends.output, ends.target, out=pull),
@@ -122,8 +126,8 @@ def logistic(ends: Ends) -> Program:
     ]
 
 
-def entropic(ends: Ends) -> Program:
-    """Cross-entropy of class numbers: softmax minus the indicator of the class."""
+def _entropic(ends: Ends) -> Program:
+    """Compute the cross entropy, whose derivative is softmax minus the indicator of the class."""
     pull, labels = ends.gradient, ends.target.expand(ends.members, 1, ends.batch)
     picked = torch.empty_like(pull[:, :1])
     minus = torch.full_like(picked, -1)
@@ -144,12 +148,12 @@ BY_HAND: dict[str, Callable[[Ends], Program]] = {
     "l1": absolute,
     "huber": huber,
     "bce": logistic,
-    "cross_entropy": entropic,
+    "cross_entropy": _entropic,
 }
 
 
 def any_loss(loss: Loss, ends: Ends, target: Tensor) -> Program:
-    """Whatever callable, differentiated by torch; ``target`` is (members, batch, …), as the user gave it."""
+    """Differentiate any callable by torch; ``target`` is (members, batch, …)."""
     weights = torch.ones(1, 1, 1).to(ends.output) if ends.weights is None else ends.weights
 
     def one(output: Tensor, label: Tensor, weight: Tensor) -> Tensor:

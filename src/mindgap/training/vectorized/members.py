@@ -1,7 +1,4 @@
-"""Members: what the user asked for, one recipe, one list of remedies and one seed each.
-
-Groups: members that one engine can train together, with their recipes prepared.
-"""
+"""Members of an ensemble, and groups of members that one engine trains together."""
 
 import dataclasses
 import math
@@ -15,9 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core import InputError, Recipe, Remedy, seeded
-from mindgap.remedies.weight_decay import WeightDecay
-from mindgap.training.vectorized.problem import Unsupported
-from mindgap.training.vectorized.remedies import check_remedy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +31,15 @@ def members_of(
     settings: dict[str, Any],
     weights: Tensor | None,
 ) -> list[Member]:
-    """One member per seed; ``settings`` maps a field of the recipe to one number per member or to None."""
+    """Make one member per seed.
+
+    Args:
+        recipe: What all members have in common.
+        seeds: One per member.
+        remedies: One list for all members, or one per member.
+        settings: For fields of the recipe one number per member, or None.
+        weights: Sample weights of shape (members, samples), or None.
+    """
     numbers = [operator.index(seed) for seed in seeds]
     rows = {
         name: _numbers(name, values, numbers)
@@ -47,8 +49,7 @@ def members_of(
     if rows and not isinstance(recipe.optimizer, str):
         raise InputError(
             f"{next(iter(rows))} of members must go with an optimizer named in the recipe, got a "
-            "callable, which sets "
-            "its own. Write optimizer='sgd' or the like."
+            "callable, which sets its own. Write optimizer='sgd' or the like."
         )
     if weights is not None:
         rows["sample_weights"] = list(_checked_weights(weights, recipe, len(numbers)))
@@ -61,7 +62,11 @@ def members_of(
 
 
 def build_all(recipes: Sequence[Recipe], seeds: Sequence[int]) -> list[nn.Module]:
-    """What ``recipe.build(seed)`` gives for each, with the user's generators guarded once and not for each."""
+    """Build every recipe's model with its seed.
+
+    Equals ``recipe.build(seed)`` for each, but saves and restores the global generators only once,
+    which is most of the time for small models.
+    """
     models = []
     with seeded(0):
         for recipe, seed in zip(recipes, seeds, strict=True):
@@ -83,8 +88,8 @@ def _numbers(name: str, values: Any, seeds: list[int]) -> list[float]:
     found = [float(value) for value in values]
     if len(found) != len(seeds) or not all(math.isfinite(value) for value in found):
         raise InputError(
-            f"{name} must be {len(seeds)} finite numbers, one a seed, got {len(found)}. Give one "
-            "number per member."
+            f"{name} must be {len(seeds)} finite numbers, one per seed, got {len(found)}. Give "
+            "one number per member."
         )
     return found
 
@@ -99,8 +104,8 @@ def _checked_weights(weights: Tensor, recipe: Recipe, members: int) -> Tensor:
     ):
         raise InputError(
             f"sample_weights must be finite numbers that are not negative, of shape ({members}, "
-            f"{samples}), members × "
-            f"samples, got the shape {tuple(weights.shape)}. Give one row per member."
+            f"{samples}), members × samples, got the shape {tuple(weights.shape)}. Give one row "
+            "per member."
         )
     return weights
 
@@ -110,9 +115,8 @@ def _remedies(remedies: Sequence[Any], members: int) -> list[tuple[Remedy, ...]]
         return [_on(remedies)] * members
     if len(remedies) != members:
         raise InputError(
-            f"remedies must be one list for all members or {members} lists, one a member, got "
-            f"{len(remedies)}. "
-            "Give one list per member."
+            f"remedies must be one list for all members or {members} lists, one per member, got "
+            f"{len(remedies)}. Give one list per member."
         )
     return [_on(own) for own in remedies]
 
@@ -123,7 +127,13 @@ def _on(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
 
 @dataclasses.dataclass
 class Group:
-    """Members in the user's order; ``recipes`` are prepared by the remedies. ``reason`` says why not at once."""
+    """Members that are trained together.
+
+    Args:
+        members: In the user's order.
+        recipes: Their recipes, prepared by their remedies.
+        reason: Why they must be trained one after the other; empty if they need not be.
+    """
 
     members: list[Member]
     recipes: list[Recipe]
@@ -131,9 +141,9 @@ class Group:
 
 
 def groups_of(members: Sequence[Member]) -> list[Group]:
-    """Members by data, loss, layers, optimizer, number of epochs and kinds of remedies."""
+    """Group members that share data, loss, layers, optimizer, epochs and kinds of remedies."""
     groups: dict[Hashable, Group] = {}
-    prepared, structures = Prepared(), Structures()
+    prepared, structures = _Prepared(), _Structures()
     for member in members:
         reason = _refusal(member)
         recipe = member.recipe if reason else prepared(member)
@@ -145,20 +155,23 @@ def groups_of(members: Sequence[Member]) -> list[Group]:
 
 
 def _refusal(member: Member) -> str:
-    try:
-        for remedy in member.remedies:
-            check_remedy(remedy)
-    except Unsupported as refusal:
-        return str(refusal)
-    return (
-        "the recipe holds validation samples out, others for each seed"
-        if member.recipe.validation
-        else ""
-    )
+    """Why a member must be trained alone, or an empty string."""
+    for remedy in member.remedies:
+        if hook := remedy.sequential_hook():
+            return f"the remedy {remedy.name} acts during training (its hook {hook})"
+        if remedy.validation:
+            return f"the remedy {remedy.name} holds samples out"
+    if member.recipe.validation:
+        return "the recipe holds validation samples out, others for each seed"
+    return ""
 
 
-class Prepared:
-    """Recipes after the remedies' ``prepare``, each computed once."""
+class _Prepared:
+    """Recipes after the remedies' ``prepare``; equal neighbors share one.
+
+    Thousands of members often have one recipe and equal remedies. With one prepared recipe for all
+    of them, its model factory is tried once and not a thousand times.
+    """
 
     def __init__(self) -> None:
         self._last: tuple[Recipe, tuple[Remedy, ...], Recipe] | None = None
@@ -175,19 +188,19 @@ class Prepared:
 def _prepare(member: Member) -> Recipe:
     recipe = member.recipe
     for remedy in member.remedies:
-        if type(remedy).prepare is not Remedy.prepare:
+        if "prepare" in remedy.hooks():
             recipe = remedy.prepare(recipe, recipe.splits()[0])
     return recipe
 
 
-class Structures:
-    """What a model factory makes, in words; a factory is tried once."""
+class _Structures:
+    """A description of the models that a factory makes; each factory is called once for it."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Callable[[], nn.Module], Hashable]] = {}
 
     def __call__(self, recipe: Recipe, seed: int) -> Hashable:
-        """Layers, shapes and masks of the factory's models."""
+        """Layers, shapes and hooks of the factory's models."""
         if id(recipe.model) not in self._known:
             (model,) = build_all([recipe], [seed])
             self._known[id(recipe.model)] = recipe.model, _described(model)
@@ -204,7 +217,7 @@ def _described(model: nn.Module) -> Hashable:
     return repr(model), shapes, hooks
 
 
-def _key(member: Member, recipe: Recipe, structures: Structures) -> Hashable:
+def _key(member: Member, recipe: Recipe, structures: _Structures) -> Hashable:
     same = (recipe.train, recipe.test, recipe.loss, recipe.optimizer, recipe.schedule)
     numbers = (recipe.momentum, recipe.epochs, recipe.batch_size, recipe.task, recipe.target)
     weighted = recipe.sample_weights is not None
@@ -217,4 +230,11 @@ def _identity(value: Any) -> Hashable:
 
 
 def _kind(remedy: Remedy) -> Hashable:
-    return type(remedy), isinstance(remedy, WeightDecay) and remedy.decoupled
+    """Members may differ in a remedy's numbers; all its other settings must agree."""
+    numbers = (int, float)
+    fixed = [
+        (name, value)
+        for name, value in remedy.parameters.items()
+        if isinstance(value, bool) or not isinstance(value, numbers)
+    ]
+    return type(remedy), tuple(fixed)

@@ -1,7 +1,4 @@
-"""Optimizer steps over one flat tensor, with torch's formulas; step size and weight decay may differ by member.
-
-Step sizes of every member in every epoch, as the recipe's own schedule gives them.
-"""
+"""Optimizer steps on one flat tensor, with each member's step size and weight decay."""
 
 import abc
 import math
@@ -12,32 +9,34 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core import Recipe
-from mindgap.training.vectorized.parameters import Store
+from mindgap.training.vectorized.parameters import Number, Store
 from mindgap.training.vectorized.problem import Unsupported
-
-Number = float | Tensor  # a tensor has one entry per parameter
 
 
 class Rule(abc.ABC):
-    """Moves ``store.flat`` along ``store.gradient``, which it may overwrite. ``rate`` is set before each epoch."""
+    """Moves ``store.weights`` along ``store.gradient``, which it may overwrite."""
 
     def __init__(self, store: Store, weight_decay: Number, settings: Mapping[str, Any]) -> None:
-        self.point, self.gradient = store.flat, store.gradient
+        self.store, self.point, self.gradient = store, store.weights, store.gradient
         self.weight_decay, self.settings = weight_decay, settings
-        self.rate: Number = 0.0
         self.count = 0
         self.memory: list[Tensor] = []
 
+    @property
+    def rate(self) -> Number:
+        """The learning rate of the running epoch."""
+        return self.store.rate
+
     @abc.abstractmethod
     def step(self) -> None:
-        """One update."""
+        """Take one step."""
 
     def state(self) -> tuple[int, list[Tensor]]:
-        """A copy of what :meth:`restore` needs."""
+        """Copy what :meth:`restore` needs."""
         return self.count, [tensor.clone() for tensor in self.memory]
 
     def restore(self, state: tuple[int, list[Tensor]]) -> None:
-        """Go back."""
+        """Go back to a copy of the state."""
         self.count = state[0]
         for tensor, kept in zip(self.memory, state[1], strict=True):
             tensor.copy_(kept)
@@ -74,7 +73,7 @@ class SGD(Rule):
         self._remember(1 if self.momentum else 0)
 
     def step(self) -> None:
-        """One update."""
+        """Take one step."""
         self._decay_gradient()
         direction = self._with_momentum() if self.momentum else self.gradient
         self.count += 1
@@ -104,7 +103,7 @@ class Adam(Rule):
         self._count = torch.zeros((), dtype=torch.float32)
 
     def step(self) -> None:
-        """One update."""
+        """Take one step."""
         self.count += 1
         if (
             self.fused is None
@@ -170,7 +169,7 @@ class RMSprop(Rule):
         self._scale = torch.empty_like(self.point)
 
     def step(self) -> None:
-        """One update."""
+        """Take one step."""
         self._decay_gradient()
         self.count += 1
         square = self.memory[0]
@@ -193,7 +192,7 @@ _FLAGS = ("amsgrad", "maximize", "centered", "differentiable")
 
 
 def check_rule(optimizer: torch.optim.Optimizer) -> type[Rule]:
-    """The rule that equals a torch optimizer."""
+    """Find the rule that equals a torch optimizer; refuse any other optimizer."""
     if type(optimizer) not in RULES:
         raise Unsupported(f"the optimizer {type(optimizer).__name__} has no vectorized step")
     if len(optimizer.param_groups) != 1:
@@ -207,32 +206,25 @@ def check_rule(optimizer: torch.optim.Optimizer) -> type[Rule]:
 
 
 class Rates:
-    """``at(epoch)`` is a number if all members step alike, else a tensor with one entry per parameter."""
+    """The step sizes of every member in every epoch, as the recipe's schedule gives them."""
 
     def __init__(self, recipe: Recipe, start: Sequence[float], store: Store) -> None:
         self._store = store
         self._distinct = sorted(set(start))
         self._which = torch.tensor([self._distinct.index(rate) for rate in start])
-        self._table = schedule_table(recipe, self._distinct)
+        self._table = _schedule_table(recipe, self._distinct)
         self._last: tuple[list[float], Number] | None = None
 
     def at(self, epoch: int) -> Number:
-        """The step sizes of an epoch (counted from 1)."""
+        """Return the step sizes of an epoch, from 1: one number if all members share it."""
         row = self._table[min(epoch, len(self._table)) - 1]
         if self._last is None or self._last[0] != row:
-            self._last = row, per_parameter([row[k] for k in self._which.tolist()], self._store)
+            self._last = row, self._store.spread([row[k] for k in self._which.tolist()])
         return self._last[1]
 
 
-def per_parameter(values: Sequence[float], store: Store) -> Number:
-    """One number if all are equal, else one entry per parameter."""
-    if len(set(values)) == 1:
-        return float(values[0])
-    return store.spread(torch.tensor(values, dtype=torch.float64).to(store.flat))
-
-
-def schedule_table(recipe: Recipe, start: Sequence[float]) -> list[list[float]]:
-    """Rows are epochs, columns the starting step sizes; one row if the recipe has no schedule."""
+def _schedule_table(recipe: Recipe, start: Sequence[float]) -> list[list[float]]:
+    """List step sizes, one row per epoch (one in all without a schedule), one column per start."""
     if recipe.schedule is None:
         return [list(start)]
     optimizer = recipe.optimize([nn.Parameter(torch.zeros(1))])

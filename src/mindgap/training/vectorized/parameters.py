@@ -1,4 +1,4 @@
-"""Store: the parameters of all members in one flat tensor, their gradients in another."""
+"""Store: the parameters of all members in one flat tensor, and their gradients in another."""
 
 import math
 from collections.abc import Sequence
@@ -8,12 +8,22 @@ from torch import Tensor, nn
 
 from mindgap.training.vectorized.problem import Unsupported
 
+Number = float | Tensor  # a tensor has one entry per parameter
+
 
 class Store:
-    """Segments of shape (members, …) that lie one after the other in ``flat`` and in ``gradient``.
+    """Segments of shape (members, …), one after the other in ``weights`` and in ``gradient``.
 
-    With ``members_last`` a segment lies in memory as (…, members), which is faster where every
-    number of a model is an elementwise operation over the members.
+    This is the :class:`~mindgap.core.remedy.Stack` that remedies see. An engine lays the segments
+    out as it likes, so ``views`` says where each named parameter lies in ``weights``. ``rate`` is
+    set before every epoch.
+
+    Args:
+        members: How many models are trained at once.
+        shapes: The shape of every segment, without the dimension of the members.
+        like: A tensor with the precision and device of the weights.
+        members_last: Lay a segment out as (…, members) in memory. This is faster where every
+            number of a model is an elementwise operation over the members.
     """
 
     def __init__(
@@ -26,13 +36,15 @@ class Store:
     ) -> None:
         self.members, self.shapes, self.members_last = members, tuple(shapes), members_last
         size = members * sum(math.prod(shape) for shape in shapes)
-        self.flat = torch.zeros(size, dtype=like.dtype, device=like.device)
-        self.gradient = torch.zeros_like(self.flat)
-        self.segments = self.cut(self.flat)
+        self.weights = torch.zeros(size, dtype=like.dtype, device=like.device)
+        self.gradient = torch.zeros_like(self.weights)
+        self.segments = self.cut(self.weights)
         self.gradients = self.cut(self.gradient)
+        self.rate: Number = 0.0
+        self.views: dict[str, Tensor] = {}
 
     def cut(self, flat: Tensor) -> list[Tensor]:
-        """Views of shape (members, …) of a tensor laid out like ``flat``."""
+        """View a tensor that is laid out like ``weights`` as segments of shape (members, …)."""
         pieces = flat.split([self.members * math.prod(shape) for shape in self.shapes])
         if self.members_last:
             return [
@@ -41,19 +53,22 @@ class Store:
             ]
         return [p.view(self.members, *shape) for p, shape in zip(pieces, self.shapes, strict=True)]
 
-    def spread(self, values: Tensor) -> Tensor:
-        """One number per member, repeated for each of its parameters."""
-        flat = torch.empty_like(self.flat)
-        for segment in self.cut(flat):
-            segment.copy_(values.view(-1, *[1] * (segment.ndim - 1)).expand_as(segment))
-        return flat
+    def named(self, flat: Tensor) -> dict[str, Tensor]:
+        """View a tensor that is laid out like ``weights`` by parameter name."""
+        return {
+            name: flat.as_strided(view.shape, view.stride(), view.storage_offset())
+            for name, view in self.views.items()
+        }
 
-    def gradient_norms(self) -> Tensor:
-        """The Euclidean norm of each member's gradient."""
-        norms: Tensor = torch.stack(
-            [piece.flatten(1).norm(dim=1) for piece in self.gradients]
-        ).norm(dim=0)
-        return norms
+    def spread(self, values: Sequence[float]) -> Number:
+        """Repeat one number per member for each of its parameters; one number if all are equal."""
+        if len(set(values)) == 1:
+            return float(values[0])
+        numbers = torch.tensor(values, dtype=torch.float64).to(self.weights)
+        flat = torch.empty_like(self.weights)
+        for segment in self.cut(flat):
+            segment.copy_(numbers.view(-1, *[1] * (segment.ndim - 1)).expand_as(segment))
+        return flat
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
-"""A first convolution as products of filters with unfolded patches, several times faster than torch's gradient.
+"""Fast image layers: a first convolution by unfolded patches, and pools written by hand.
 
-Pools forward and backward; maxima of 2 × 2 by pairs, which torch's kernel does several times
-slower.
+Products of filters with unfolded patches are several times faster than torch's gradient of the
+convolution, and so are maxima of 2 × 2 windows by pairs.
 """
 
 import abc
@@ -13,10 +13,8 @@ from torch import Tensor, nn
 
 from mindgap.training.vectorized.layers import aten
 
-_FEW = (
-    64  # up to this many numbers a patch, products with unfolded patches beat torch's convolution
-)
-_CACHED = 330_000  # unfold so many numbers at a time that they stay in the cache
+_FEW = 64  # numbers per patch up to which unfolded patches beat torch's convolution
+_CACHED = 330_000  # numbers to unfold at a time, so that they stay in the cache
 
 
 class Image(abc.ABC):
@@ -24,35 +22,39 @@ class Image(abc.ABC):
 
     @abc.abstractmethod
     def forward(self, member: int, images: Tensor) -> Tensor:
-        """The layer's result."""
+        """Compute the layer's result."""
 
     @abc.abstractmethod
     def backward(self, member: int, gradient: Tensor) -> Tensor:
-        """The gradient for the layer's input; those of its weights go into the store."""
+        """Return the gradient for the layer's input; write those of its weights to the store."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Chunk:
-    """Some images: their patches as a view of the padded images, and the places of their results."""
+class _Chunk:
+    """Some images: their patches as a view of the padded images, and where their results go."""
 
     patches: Tensor
     columns: Tensor
     places: slice
 
     def unfold(self) -> Tensor:
-        """The patches as columns; the row of ones behind them meets the bias."""
+        """Copy the patches into columns; the row of ones behind them multiplies the bias."""
         rows = self.patches.shape[0] * self.patches.shape[1] * self.patches.shape[2]
         self.columns[:rows].view(self.patches.shape).copy_(self.patches)
         return self.columns
 
 
 class Patches(Image):
-    """One product of filters and patches a chunk; the images need no gradient, and patches are unfolded again."""
+    """A convolution of the model's inputs, as one product of filters and patches per chunk.
+
+    The inputs need no gradient. The backward pass unfolds the patches a second time, which is
+    cheaper than to keep them for all chunks.
+    """
 
     def __init__(self, layer: nn.Conv2d, filters: Tensor, gradients: Tensor) -> None:
         self.layer, self.filters, self.gradients = layer, filters, gradients
-        self._kept: dict[tuple[int, ...], tuple[Tensor, list[Chunk], Tensor]] = {}
-        self._chunks: list[Chunk] = []
+        self._kept: dict[tuple[int, ...], tuple[Tensor, list[_Chunk], Tensor]] = {}
+        self._chunks: list[_Chunk] = []
 
     def forward(self, member: int, images: Tensor) -> Tensor:
         """Unfold and multiply."""
@@ -68,7 +70,7 @@ class Patches(Image):
         return result.transpose(0, 1)
 
     def backward(self, member: int, gradient: Tensor) -> Tensor:
-        """The filters' gradient; nothing lies before."""
+        """Compute the filters' gradient; there is no layer before."""
         rows = gradient.transpose(0, 1).reshape(self.layer.out_channels, -1)
         total = self.gradients[member].zero_()
         for chunk in self._chunks:
@@ -76,7 +78,7 @@ class Patches(Image):
             total.addmm_(rows[:, chunk.places], columns.t())
         return gradient
 
-    def _allocate(self, images: Tensor) -> tuple[Tensor, list[Chunk], Tensor]:
+    def _allocate(self, images: Tensor) -> tuple[Tensor, list[_Chunk], Tensor]:
         """The padded images, the chunks, and the results as (channels, samples, rows, columns)."""
         (up, left), count = pair(self.layer.padding), len(images)
         height, width = images.shape[2] + 2 * up, images.shape[3] + 2 * left
@@ -89,7 +91,9 @@ class Patches(Image):
             k: images.new_ones(self.filters.shape[2], k * size) for k in {step, count - starts[-1]}
         }
         chunks = [
-            Chunk(part, columns[part.shape[3]], slice(start * size, (start + part.shape[3]) * size))
+            _Chunk(
+                part, columns[part.shape[3]], slice(start * size, (start + part.shape[3]) * size)
+            )
             for start, part in zip(starts, patches.split(step, dim=3), strict=True)
         ]
         return (
@@ -116,17 +120,20 @@ class Patches(Image):
 
 
 def unfolds(layer: nn.Conv2d, first: bool) -> bool:
-    """Whether a convolution is computed from unfolded patches."""
+    """Tell whether a convolution is computed from unfolded patches."""
     return first and layer.groups == 1 and layer.weight[0].numel() <= _FEW
 
 
 def pair(value: object) -> tuple[int, int]:
-    """A setting of a layer for both directions."""
+    """Read a setting of a layer for both directions."""
     return (value, value) if isinstance(value, int) else (value[0], value[1])  # type: ignore[index]
 
 
 class PairMaxima:
-    """Maximum of 2 × 2 windows: of left and right, then of top and bottom; the first of equals takes the gradient."""
+    """Maximum of 2 × 2 windows: of left and right, then of top and bottom.
+
+    Of equal numbers the first takes the gradient, as in torch.
+    """
 
     def __init__(self, layer: nn.MaxPool2d) -> None:
         self.other = Maxima(layer)
@@ -134,7 +141,7 @@ class PairMaxima:
         self._odd = False
 
     def forward(self, images: Tensor) -> Tensor:
-        """Two maxima of halves."""
+        """Take two maxima of halves."""
         self._odd = bool(images.shape[-1] % 2 or images.shape[-2] % 2)
         if self._odd:
             return self.other.forward(images)
@@ -143,7 +150,7 @@ class PairMaxima:
         return torch.maximum(self._columns[..., ::2, :], self._columns[..., 1::2, :])
 
     def backward(self, gradient: Tensor) -> Tensor:
-        """Each half's share."""
+        """Give each half its share."""
         if self._odd:
             return self.other.backward(gradient)
         columns, images = torch.empty_like(self._columns), torch.empty_like(self._images)
@@ -167,7 +174,7 @@ class PairMaxima:
 def share(
     gradient: Tensor, first: Tensor, second: Tensor, to_first: Tensor, to_second: Tensor
 ) -> None:
-    """Part the gradient of a maximum between its two arguments."""
+    """Split the gradient of a maximum between its two arguments."""
     torch.mul(gradient, first >= second, out=to_first)
     torch.sub(gradient, to_first, out=to_second)
 
@@ -187,13 +194,13 @@ class Maxima:
         self._kept: tuple[Tensor, Tensor] = torch.empty(0), torch.empty(0)
 
     def forward(self, images: Tensor) -> Tensor:
-        """torch's pool, with its places."""
+        """Call torch's pool, with its places."""
         result, places = aten.max_pool2d_with_indices(images, *self.settings)
         self._kept = images, places
         return result  # type: ignore[no-any-return]
 
     def backward(self, gradient: Tensor) -> Tensor:
-        """To the places."""
+        """Send the gradient to the places of the maxima."""
         images, places = self._kept
         return aten.max_pool2d_with_indices_backward(gradient, images, *self.settings, places)  # type: ignore[no-any-return]
 
@@ -207,17 +214,17 @@ class Averages:
         self._images = torch.empty(0)
 
     def forward(self, images: Tensor) -> Tensor:
-        """torch's pool."""
+        """Call torch's pool."""
         self._images = images
         return aten.avg_pool2d(images, *self.settings)  # type: ignore[no-any-return]
 
     def backward(self, gradient: Tensor) -> Tensor:
-        """Equal shares."""
+        """Give every pixel of a window an equal share."""
         return aten.avg_pool2d_backward(gradient, self._images, *self.settings)  # type: ignore[no-any-return]
 
 
 def pairs_up(layer: nn.MaxPool2d) -> bool:
-    """Whether the windows are 2 × 2 and do not overlap."""
+    """Tell whether the windows are 2 × 2 and do not overlap."""
     sizes = (
         _pair(layer.kernel_size),
         _pair(layer.stride),

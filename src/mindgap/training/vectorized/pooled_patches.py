@@ -1,9 +1,9 @@
 """A first convolution together with the 2 × 2 maximum pool behind it, as one product.
 
-The four positions of a pool's window see 25 pixels each of the same 6 × 6 (for a 5 × 5 kernel). So
-the pixels are unfolded once a window, not once a position, and the filters, shifted to each
-position, multiply them at once: a third of the memory, and maxima of whole blocks instead of every
-second number.
+For a 5 × 5 kernel the four positions of a pool's window see 25 pixels each of the same 6 × 6. So
+the pixels are unfolded once per window, not once per position. The filters, shifted to each
+position, multiply them at once. This takes a third of the memory, and the maxima are those of whole
+blocks instead of every second number.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class Buffers:
 
 
 class PooledPatches(Image):
-    """Convolution with stride one and few numbers a patch, then the maximum of 2 × 2; images need no gradient."""
+    """A convolution of the model's inputs with stride one, then the maximum of 2 × 2 windows."""
 
     def __init__(self, layer: nn.Conv2d, filters: Tensor, gradients: Tensor) -> None:
         self.layer, self.filters, self.gradients = layer, filters, gradients
@@ -47,7 +47,7 @@ class PooledPatches(Image):
         self._pairs: tuple[Tensor, Tensor] = torch.empty(0), torch.empty(0)
 
     def _shifted(self) -> list[int]:
-        """For every position and slot the filter's number that meets it, or the column of zeros behind them."""
+        """For every position and slot, the place of the filter's number, or of the zeros behind."""
         channels, (height, width) = self.layer.in_channels, pair(self.layer.kernel_size)
         empty, bias = self.filters.shape[2], self.filters.shape[2] - (self.layer.bias is not None)
         found = []
@@ -89,7 +89,7 @@ class PooledPatches(Image):
         at.pixels[:-1].view(at.windows.shape).copy_(at.windows)
 
     def backward(self, member: int, gradient: Tensor) -> Tensor:
-        """The filters' gradient, summed over the positions; nothing lies before."""
+        """Compute the filters' gradient, summed over positions; there is no layer before."""
         at = self._at
         assert at is not None
         share(gradient.transpose(0, 1), *self._pairs, *at.halves)
@@ -130,5 +130,5 @@ class PooledPatches(Image):
 
 
 def pools_with(layer: nn.Conv2d) -> bool:
-    """Whether a convolution that is unfolded can take the pool behind it in."""
+    """Tell whether an unfolded convolution can be merged with the pool behind it."""
     return pair(layer.stride) == (1, 1) and pair(layer.dilation) == (1, 1)

@@ -1,4 +1,4 @@
-"""What an engine is given, and how it says that it cannot take it."""
+"""What an engine must train, and the exception with which it refuses."""
 
 import dataclasses
 
@@ -14,9 +14,17 @@ class Unsupported(Exception):  # noqa: N818  (a verdict that another engine answ
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem:
-    """New models (one a member), the data they share, and what differs from member to member.
+    """New models, the data that they share, and what differs from member to member.
 
-    ``weights`` has the shape (samples,) or (members, samples).
+    Args:
+        models: One per member.
+        seeds: One per member.
+        inputs: The inputs of all training samples.
+        targets: Their targets, in the type that the loss takes.
+        weights: Sample weights, of shape (samples,) or (members, samples).
+        loss: The loss, the same for all members.
+        task: The task, the same for all members.
+        batch_size: Samples per step.
     """
 
     models: list[nn.Module]
@@ -40,7 +48,7 @@ class Problem:
 
     @property
     def full(self) -> bool:
-        """Whether every batch is the whole data."""
+        """Whether every batch holds all samples."""
         return self.batch_size >= self.samples
 
     @property
@@ -50,12 +58,12 @@ class Problem:
 
     @property
     def named_loss(self) -> str:
-        """The name of a loss that has a gradient by hand, or an empty string."""
+        """The name of a loss whose gradient is written by hand, or an empty string."""
         known = NAMED.get(self.loss.name)
         return self.loss.name if known is not None and known[1] is self.loss.per_sample else ""
 
     def single_input(self) -> Tensor:
-        """The only input of the model, in its precision."""
+        """Return the only input of the model, in its precision."""
         if isinstance(self.inputs, dict) or len(self.inputs) != 1:
             raise Unsupported("the model takes several inputs")
         if not self.inputs[0].is_floating_point():
@@ -64,6 +72,6 @@ class Problem:
 
 
 def all_trainable(problem: Problem) -> None:
-    """Engines that own every parameter of a chain want all of them to be trained."""
+    """Refuse frozen parameters, for engines that own every parameter of a chain."""
     if not all(parameter.requires_grad for parameter in problem.models[0].parameters()):
         raise Unsupported("some parameters are frozen")

@@ -1,0 +1,1 @@
+"""Weigh samples by the variance of the labels around them, and show the heaviest ones."""

@@ -1,0 +1,31 @@
+"""`mindgap run`: settings, results, resuming."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mindgap.cli import main
+
+Out = Callable[..., str]
+
+
+def test_run_keeps_results_and_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], out: Out
+) -> None:
+    store, results = tmp_path / "runs.sqlite", tmp_path / "results.json"
+    words = ("run", "batch-size-gap", "--tiny", "-q", "--store", str(store), "--workers", "1")
+    assert main([*words, "--limit", "2"]) == 1
+    assert "2 of 4 trials are done and kept" in capsys.readouterr().err
+    text = out(*words, "--results", str(results))
+    assert "equal steps" in text
+    data = json.loads(results.read_text())
+    assert data["study"] == "batch-size-gap"
+    for name in ("page.html", "page.md"):
+        out("report", str(results), "-o", str(tmp_path / name))
+        assert "Batch size against generalization gap" in (tmp_path / name).read_text()
+    table = json.loads(out(*words, "--json"))
+    assert len(table["rows"]) == 4

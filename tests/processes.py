@@ -1,0 +1,70 @@
+"""What tests that start and kill processes share: a toy study that imports no torch, and patience."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+TOY = '''
+"""A toy."""
+
+import os
+import signal
+import time
+
+from mindgap.core.study import Study, Trial
+from mindgap.core.table import Table
+
+
+class ToyStudy(Study):
+    """Squares of small numbers.
+
+    Reading: larger numbers have larger squares.
+    """
+
+    count: int = 6
+    pause: float = 0.0
+    log: str = ""
+    raises: tuple[int, ...] = ()
+    kills: tuple[int, ...] = ()
+    expected = {"1": 1.0}
+
+    def trials(self):
+        return [Trial(parameters={"number": number}, seed=number) for number in range(self.count)]
+
+    def run(self, trial):
+        number = trial["number"]
+        if self.log:
+            with open(self.log, "a") as stream:
+                stream.write(f"{number} {os.getpid()}\\n")
+        time.sleep(self.pause)
+        if number in self.raises:
+            raise ValueError(f"no square\\nfor {number}")
+        if number in self.kills:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"square": number**2, "odd": number % 2 == 1, "ratio": float("inf") if number == 0 else 1 / number}
+
+    def summarize(self, records):
+        rows = tuple((trial["number"], record["square"], None) for trial, record in records)
+        return Table(title="Squares", columns=("number", "square", "paper"), rows=rows, notes=("toy",))
+
+    def tiny(self):
+        return self.replace(count=2)
+'''
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,0 +1,215 @@
+"""The renderer: every kind of chart becomes a figure that Plotly accepts, with words and colors."""
+
+import math
+
+import plotly.graph_objects as go
+import pytest
+from charts import EVERY, NASTY
+
+from mindgap.core import Bar, Contour, Gallery, Heatmap, Histogram, Line, Mark, Points, Series
+from mindgap.core.result import Result
+from mindgap.report.draw import COLORS, draw, draw_all, figure_of
+from mindgap.report.parts import Card
+from mindgap.report.sections.bounds import bounds_charts
+from mindgap.report.sections.curves import training_charts
+from mindgap.report.style import Drawn, clean
+
+
+def valid(chart):
+    """The figure, after Plotly's own check of every property."""
+    figure = figure_of(chart)
+    go.Figure(figure)
+    return figure
+
+
+def bound(value, title="B", **changes):
+    terms = {"empirical": 0.1, "complexity": value - 0.1, "ceiling": 1.0}
+    flags = {"valid": True, "vacuous": value >= 1, **changes}
+    return Card(
+        result=Result(name="b", family="bound", value=value, terms=terms, **flags),
+        title=title,
+        summary="",
+    )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EVERY if kind != "gallery"])
+def test_every_kind_is_a_valid_figure_that_stays_in_its_script_element(kind):
+    drawn = draw(EVERY[kind], "key")
+    go.Figure(drawn.figure)
+    assert drawn.alt == EVERY[kind].description
+    assert drawn.height >= 150
+    assert "<" not in drawn.data
+    assert NASTY not in str(drawn.figure)
+
+
+def test_a_gallery_is_drawn_without_a_figure():
+    drawn = draw(EVERY["gallery"], "key")
+    assert drawn.figure is None
+    assert drawn.samples == EVERY["gallery"].samples
+
+
+def test_every_chart_of_a_report_is_drawn_with_words(report):
+    charts = [
+        chart for card in report.cards for chart in draw_all(card.result.charts, card.result.name)
+    ]
+    charts += draw_all(training_charts(report.curves, report.facts), "curve")
+    charts += draw_all(bounds_charts(report.bounds), "bound")
+    assert len({chart.key for chart in charts}) == len(charts) >= 9
+    for chart in charts:
+        assert chart.alt
+        assert chart.title
+        if chart.figure is not None:
+            go.Figure(chart.figure)
+
+
+def test_numbers_that_are_not_finite_become_gaps():
+    chart = Drawn(
+        key="k", title="t", caption="", alt="a", figure={"data": [math.nan, math.inf], "layout": {}}
+    )
+    assert chart.data == '{"data":[null,null],"layout":{}}'
+
+
+def test_the_same_thing_has_the_same_color_everywhere():
+    line = valid(Line(series=[Series(name=name, x=[1], y=[1]) for name in ("test", "train")]))
+    bars = valid(Bar(series=[Series(x=["gap", "test"], y=[1, 2])]))
+    assert [trace["line"]["color"] for trace in line["data"]] == [COLORS["test"], COLORS["train"]]
+    assert bars["data"][0]["marker"]["color"] == [COLORS["gap"], COLORS["test"]]
+
+
+def test_the_gap_has_whiskers_where_it_is_uncertain(report):
+    (bars,) = valid(report.gap.charts[0])["data"]
+    assert bars["x"][2] == report.gap.value
+    assert bars["x"][2] + bars["error_x"]["array"][2] == pytest.approx(report.gap.interval.high)
+    assert bars["error_x"]["array"][0] is None
+
+
+def test_an_endless_interval_has_no_whiskers():
+    row = Series(x=["a"], y=[0.1], low=[-math.inf], high=[math.inf])
+    assert valid(Bar(series=[row]))["data"][0]["error_y"]["array"] == [None]
+
+
+def test_curves_that_were_not_recorded_are_not_drawn(report):
+    assert training_charts((), report.facts) == ()
+    assert training_charts(({"epoch": 1.0, "running_loss": 2.0},), report.facts) == ()
+
+
+def test_the_curve_of_the_test_error_has_its_interval(report):
+    loss, error = training_charts(report.curves, report.facts)
+    assert [row.name for row in error.series] == ["train", "test"]
+    train, test = error.series
+    assert not train.low
+    assert all(low <= y <= high for low, y, high in zip(test.low, test.y, test.high, strict=True))
+    assert not any(row.low for row in loss.series)
+    first, band, last = valid(error)["data"]
+    assert (first["name"], last["name"]) == ("train", "test")
+    assert band["fill"] == "toself"
+    assert len(band["y"]) == 2 * len(report.curves)
+
+
+def test_bounds_that_hold_come_first_and_others_are_hatched():
+    (chart,) = bounds_charts(
+        [bound(0.2, "A", valid=False, reason="x"), bound(1e9, "B"), bound(0.5, "C")]
+    )
+    figure = valid(chart)
+    assert chart.names == ("C", "A", "B")
+    assert figure["data"][0]["marker"]["pattern"]["shape"] == ["", "/", "/"]
+    texts = [note["text"].replace("\u00a0", " ") for note in figure["layout"]["annotations"]]
+    assert texts == ["50 %", "20 % · invalid", "1e+09 · vacuous"]
+    assert bounds_charts([]) == ()
+
+
+def test_a_bound_is_never_rounded_in_its_favor():
+    (chart,) = bounds_charts([bound(0.1311)])
+    assert chart.notes[0].replace("\u00a0", " ") == "13.2 %"
+
+
+def test_a_histogram_of_shares_has_standard_errors():
+    (steps,) = valid(Histogram(edges=[0, 1, 2], counts={"train": [1, 3]}, shares=True))["data"]
+    assert steps["y"] == [0.25, 0.75]
+    assert steps["error_y"]["array"][0] == pytest.approx(math.sqrt(0.25 * 0.75 / 4))
+
+
+def test_a_histogram_of_counts_leaves_empty_bins_out():
+    chart = Histogram(edges=[0, 1, 2, 3], counts={"a": [5, 0, 1], "b": [1, 0, 0]}, y_scale="log")
+    first, second = valid(chart)["data"]
+    assert first["y"] == [5, None, 1]
+    assert (first["width"], second["x"]) == ([1, 1, 1], [0.5, 1.5, 2.5])
+
+
+def test_bars_with_long_names_lie():
+    def drawn(names):
+        row = Series(
+            name="a", x=names, y=[3.0] * len(names), low=[2.5] * len(names), high=[4.0] * len(names)
+        )
+        return valid(Bar(x_label="arm", y_label="error", series=[row]))
+
+    short, long = (
+        drawn(["a", "b"]),
+        drawn([f"a name of many letters, number {k}" for k in range(5)]),
+    )
+    assert (short["data"][0]["orientation"], long["data"][0]["orientation"]) == ("v", "h")
+    assert short["data"][0]["y"] == long["data"][0]["x"][:2] == [3.0, 3.0]
+    assert long["data"][0]["error_x"]["array"] == [1.0] * 5
+    assert (
+        long["layout"]["xaxis"]["title"]["text"]
+        == short["layout"]["yaxis"]["title"]["text"]
+        == "error"
+    )
+    assert long["layout"]["yaxis"]["autorange"] == "reversed"  # the first on top
+
+
+def test_equal_names_do_not_fall_together():
+    (bars,) = valid(Bar(series=[Series(x=["a", "a"], y=[1, 2])]))["data"]
+    assert bars["x"] == [0, 1]
+    first, second = valid(
+        Bar(series=[Series(name="p", x=["a"], y=[1]), Series(name="q", x=["b", "a"], y=[2, 3])])
+    )["data"]
+    assert (first["x"], second["x"]) == ([0], [1, 0])
+
+
+def test_a_matrix_has_its_first_row_on_top_and_leaves_zeros_blank():
+    figure = valid(Heatmap(x=["a", "b"], y=["a", "b"], z=[[None, 0], [2, None]]))
+    assert figure["data"][0]["z"] == [[None, None], [2, None]]
+    assert figure["layout"]["yaxis"]["range"] == [1.5, -0.5]
+
+
+def test_a_diverging_map_is_centered_on_zero():
+    (heat,) = valid(Heatmap(x=[1, 2], y=[1, 2], z=[[-1, 1], [2, 0]], diverging=True))["data"]
+    assert heat["zmid"] == 0
+
+
+def test_lines_and_points_of_a_plane_have_names_and_colors_of_their_own():
+    table = [[-1.0, 1.0], [-1.0, 1.0]]
+    chart = Heatmap(
+        x=[0, 1],
+        y=[0, 1],
+        contours=[Contour(name=name, z=table) for name in ("<a>", "b", "b")],
+        points=[Points(name="p", x=[0.5], y=[0.5])],
+    )
+    first, second, third, dots = go.Figure(figure_of(chart)).data
+    assert first.name == "&lt;a&gt;"
+    assert (second.showlegend, third.showlegend) == (True, False)
+    assert len({first.line.color, second.line.color, dots.marker.color}) == 3
+
+
+def test_marks_are_lines_across():
+    shapes = valid(Line(marks=[Mark(name="here", x=2.0), Mark(name="there", y=3.0)]))["layout"][
+        "shapes"
+    ]
+    assert (shapes[0]["x0"], shapes[0]["x1"]) == (2.0, 2.0)
+    assert (shapes[1]["y0"], shapes[1]["y1"]) == (3.0, 3.0)
+    lying = valid(Bar(series=[Series(x=["a"], y=[1])], marks=[Mark(y=0.5)], horizontal=True))
+    assert lying["layout"]["shapes"][0]["x0"] == 0.5
+
+
+def test_a_notebook_shows_a_chart_with_everything_it_needs():
+    text = EVERY["line"]._repr_html_()
+    assert text.startswith("<iframe srcdoc=")
+    assert "plot-chart-data" in text
+    assert NASTY not in text
+    assert "Gallery" not in Gallery(title="g", samples=EVERY["gallery"].samples)._repr_html_()[:99]
+
+
+def test_clean_shortens_in_the_middle():
+    assert clean("block.1.attention.weight", 12) == "block.…eight"
+    assert clean("<a>&") == "&lt;a&gt;&amp;"

@@ -1,0 +1,29 @@
+"""The Makefile keeps no list of studies or benchmarks by hand."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mindgap.core import catalog
+
+ROOT = Path(__file__).parent.parent
+BENCHMARKS = {path.name for path in (ROOT / "benchmarks").glob("*.py")} - {"timing.py"}
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make on the PATH")
+def test_bench_runs_every_benchmark() -> None:
+    words = ["make", "--dry-run", "--always-make", "bench"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(re.findall(r"benchmarks/(\w+\.py)", done.stdout)) == BENCHMARKS
+
+
+def test_no_study_or_benchmark_is_named() -> None:
+    text = (ROOT / "Makefile").read_text()
+    assert "mindgap list --family study --names" in text
+    assert not [name for name in catalog("study") if name in text]
+    assert not [name for name in BENCHMARKS if name in text]
