@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: demo test lint generate docs bench reproduce clean
+.PHONY: demo test torture lint generate docs bench reproduce clean
 .DEFAULT_GOAL := demo
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -24,6 +24,9 @@ lint: $(INSTALLED)
 
 test: lint  ## the whole suite
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+torture: $(INSTALLED)  ## 200 random kills, after which nothing is lost or repeated
+	PYTHONPATH=tests $(BIN)/python tests/torture.py --kills 200
 
 generate: $(INSTALLED)  ## stubs and everything else that is derived from the code
 	$(BIN)/python tools/generate.py

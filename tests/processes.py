@@ -1,8 +1,13 @@
-"""What tests that start and kill processes share: a toy study that imports no torch, and patience."""
+"""What tests that start and kill processes share: a toy study, forked children, and patience."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
+import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +33,7 @@ class ToyStudy(Study):
     log: str = ""
     raises: tuple[int, ...] = ()
     kills: tuple[int, ...] = ()
+    hangs: tuple[int, ...] = ()
     expected = {"1": 1.0}
 
     def trials(self):
@@ -38,7 +44,7 @@ class ToyStudy(Study):
         if self.log:
             with open(self.log, "a") as stream:
                 stream.write(f"{number} {os.getpid()}\\n")
-        time.sleep(self.pause)
+        time.sleep(600 if number in self.hangs else self.pause)
         if number in self.raises:
             raise ValueError(f"no square\\nfor {number}")
         if number in self.kills:
@@ -68,3 +74,45 @@ def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+class Forked:
+    """A process of its own that runs a function: as killable as a program, without its imports."""
+
+    def __init__(self, function: Callable[..., object], *arguments: object) -> None:
+        with (
+            warnings.catch_warnings()
+        ):  # newer Pythons warn of threads, of which the child uses none
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
+        if self.pid == 0:
+            _run_and_exit(function, *arguments)
+        self.code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal, or None while it runs."""
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code
+
+    def wait(self, seconds: float = 60.0) -> int:
+        assert eventually(lambda: self.poll() is not None, seconds)
+        assert self.code is not None
+        return self.code
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def _run_and_exit(function: Callable[..., object], *arguments: object) -> None:
+    code = 1
+    try:
+        os.setsid()
+        function(*arguments)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)  # none of the test run's own clean-up

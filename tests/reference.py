@@ -277,6 +277,55 @@ def local_label_variance(subject: Subject) -> float:
     return total / len(targets)
 
 
+def judged(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs and targets of the test data, one row per sample."""
+    found = outputs(subject, "test")
+    return found, subject.test.targets.numpy().reshape(len(found), -1)
+
+
+def balanced_error(subject: Subject) -> float:
+    logits, targets = judged(subject)
+    rates = []
+    for c in sorted({int(y) for y in targets[:, 0]}):
+        own = [row for row, y in zip(logits, targets[:, 0], strict=True) if y == c]
+        rates.append(sum(row.argmax() != c for row in own) / len(own))
+    return float(np.mean(rates))
+
+
+def worst_label_error(subject: Subject) -> float:
+    logits, targets = judged(subject)
+    return max(
+        float(np.mean([(z > 0) != (y > 0.5) for z, y in zip(*columns, strict=True)]))
+        for columns in zip(logits.T, targets.T, strict=True)
+    )
+
+
+def area_under_roc(subject: Subject) -> float:
+    """Every positive sample against every negative one."""
+    areas = []
+    for scores, labels in zip(*(part.T for part in judged(subject)), strict=True):
+        wins = [
+            1.0 if plus > minus else 0.5 * (plus == minus)
+            for plus in scores[labels > 0.5]
+            for minus in scores[labels <= 0.5]
+        ]
+        areas.append(np.mean(wins))
+    return float(np.mean(areas))
+
+
+def r_squared(subject: Subject) -> float:
+    found = [
+        1 - sum((f - y) ** 2) / sum((y - y.mean()) ** 2)
+        for f, y in zip(*(part.T for part in judged(subject)), strict=True)
+    ]
+    return float(np.mean(found))
+
+
+def root_mean_squared_error(subject: Subject) -> float:
+    predicted, targets = judged(subject)
+    return math.sqrt(np.mean((predicted - targets) ** 2))
+
+
 REFERENCES: dict[str, Callable[[Subject], float]] = {
     "gap": gap,
     "training-loss": lambda subject: float(sample_losses(subject, "train").mean()),
@@ -290,6 +339,11 @@ REFERENCES: dict[str, Callable[[Subject], float]] = {
     "local-label-variance": local_label_variance,
     "train-test-overlap": train_test_overlap,
     "worst-class-error": worst_class_error,
+    "worst-label-error": worst_label_error,
+    "balanced-error": balanced_error,
+    "area-under-roc": area_under_roc,
+    "r-squared": r_squared,
+    "root-mean-squared-error": root_mean_squared_error,
     "pacgen": pacgen,
     "pacgen-null": pacgen_null,
     "slope-in-cells": slope_in_cells,

@@ -6,6 +6,8 @@ import gzip
 import io
 import os
 import pickle
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -110,7 +112,7 @@ SUBJECTS = {
     "model that gives NaN": (
         "model = nn.Linear(4, 2)\nnn.init.constant_(model.weight, float('nan'))\n"
         "return Subject(model, 'cross_entropy', (x, y))",
-        "outputs on the training data must be finite",
+        "8 of 8 values of 'weight' (Linear)",
     ),
     "model that returns a word": (
         "model = nn.Linear(4, 2)\nmodel.forward = lambda x: 'cat'\nreturn Subject(model, "
@@ -213,14 +215,13 @@ def test_more_folds_than_samples() -> None:
 def test_missing_extra(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "plotly"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    words = ("train", "--epochs", "1", "-q", "--report", str(tmp_path / "r.html"))
-    assert main(list(words)) == 2
-    out, err = capsys.readouterr()
-    assert "pip install 'mindgap[report]'" in err
-    assert "Traceback" not in out + err
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    data = "(torch.randn(40, 4), torch.arange(40) % 2)"
+    target = subject_file(
+        tmp_path, f'return Subject(nn.Linear(4, 2), "cross_entropy", {data}, {data})'
+    )
+    told = complaint(capsys, "choose-head", target, "--search", "optuna", "-q")
+    assert "pip install 'mindgap[search]'" in told
 
 
 @pytest.mark.parametrize("option", ["--report", "--save", "--checkpoint"])
@@ -345,3 +346,227 @@ def test_weights_of_a_bad_file(
     }
     assert expected.get(kind, "The data must be") in complaint(capsys, "weigh", str(path), "-q")
     assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize("stop", ["sys.exit(0)", "exit()", "raise SystemExit"])
+@pytest.mark.parametrize("when", ["called", "imported", "read"])
+def test_code_that_ends_the_program(
+    stop: str, when: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands would exit 0 in silence, with nothing done."""
+    bodies = {
+        "called": f"import sys\n{stop}",
+        "imported": "pass",
+        "read": "class Ends(torch.utils.data.Dataset):\n    __len__ = lambda self: 20\n"
+        f"    def __getitem__(self, i):\n        import sys\n        {stop}\n"
+        "return Subject(nn.Linear(4, 2), 'cross_entropy', Ends(), check_determinism=False)",
+    }
+    target = subject_file(tmp_path, bodies[when])
+    if when == "imported":
+        path = tmp_path / "mine.py"
+        path.write_text(f"import sys\n{stop}\n" + path.read_text())
+    assert "sys.exit(" in complaint(capsys, "examine", target, "-q")
+
+
+def test_a_closed_output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["list"]) == 2
+    monkeypatch.undo()
+    assert capsys.readouterr().err == (
+        "mindgap: The output must have somewhere to go, got a closed standard output. Redirect it "
+        "to a file or to /dev/null.\n"
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("words", [["list", "--names"], ["list", "--json"], ["--version"]])
+def test_a_full_disk(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(words) == 1
+        full.flush()  # nothing is left that would fail when Python ends
+        monkeypatch.undo()
+    err = capsys.readouterr().err
+    assert "The output must be a place" in err
+    assert "No space left on device" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["explain", "pac-bayes-hessian"], ["train", "--help"]])
+def test_an_encoding_without_all_characters(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    try:
+        code = main(words)
+    except SystemExit as stop:  # help ends so
+        code = stop.code
+    stream.flush()
+    monkeypatch.undo()
+    assert code == 0
+    assert re.search(r"\\[ux]", written.getvalue().decode("ascii"))
+    assert "Set PYTHONIOENCODING=utf-8" in capsys.readouterr().err
+
+
+PATHS = {"name over 255 bytes": ("x" * 300, "File name too long"), "user": ("~nosuchuser/", "home")}
+
+
+@pytest.mark.parametrize("kind", PATHS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["examine", "{}.py:make_subject"],
+        ["weigh", "{}.npz"],
+        ["report", "{}.json"],
+        ["run", "batch-size-gap", "--results", "{}.json"],
+        ["sample", "--data", "{}.csv", "--ask", "1"],
+        ["sample", "--session", "{}.jsonl", "--low", "0", "--high", "1", "--ask", "1"],
+        ["train", "--checkpoint", "{}.pt"],
+    ],
+)
+def test_paths_that_cannot_be(
+    kind: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, expected = PATHS[kind]
+    assert main([word.format(path) for word in words]) in (1, 2)
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert expected in err
+    assert "x" * 201 not in err
+
+
+IGNORED = {
+    "recipe and data": (["train", "--recipe", "mine.py:r", "--data", "digits"], "--data"),
+    "recipe and net": (["train", "--recipe", "mine.py:r", "--net", "mlp"], "--net"),
+    "recipe and width": (["train", "--recipe", "mine.py:r", "--width", "3"], "--width"),
+    "recipe and noise": (["train", "--recipe", "mine.py:r", "--label-noise", "0"], "--label-noise"),
+    "subject and numbers": (
+        ["bound", "binomial-tail", "--subject", "mine.py:s", "--errors", "0"],
+        "--errors",
+    ),
+    "function and net": (["certify", "mine.py:r", "--net", "mlp"], "--net"),
+    "trials of a grid": (["choose-head", "mine.py:s", "--trials", "3"], "--trials"),
+    "shell without command": (
+        ["sample", "mine.py:f", "--shell", "--low", "0", "--high", "1"],
+        "--shell",
+    ),
+    "width of a fixed net": (["train", "--net", "lenet5", "--width", "3"], "fixed width"),
+    "page of a head as PDF": (["choose-head", "mine.py:s", "--report", "x.pdf"], "end in .html"),
+    "report as PDF": (["examine", "mine.py:s", "--report", "x.pdf"], "end in .html or .json"),
+    "heaviest below zero": (["weigh", "data.npz", "--heaviest", "-1"], "--heaviest must be"),
+}
+
+
+@pytest.mark.parametrize("case", IGNORED)
+def test_arguments_that_would_be_ignored(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words, expected = IGNORED[case]
+    assert expected in complaint(capsys, *words)
+
+
+def test_known_points_outside_the_domain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "points.csv"
+    path.write_text("x0,y0\n0.5,1\n7,2\n")
+    text = complaint(
+        capsys, "sample", "--data", str(path), "--low", "0", "--high", "1", "--ask", "1"
+    )
+    assert "1 of 2 outside, such as [7.0]" in text
+
+
+SUBJECT_ARGUMENTS = {
+    "too few classes": ({"classes": ("a",)}, r"every class from 0 to 1, got 1 names"),
+    "key without a dict": ({"target": "nope"}, r"target must be left out"),
+    "batches of nothing": ({"batch_size": 0}, r"batch_size must be an integer"),
+    "task": ({"task": "clasification"}, r"Did you mean 'classification'"),
+}
+
+
+@pytest.mark.parametrize("case", SUBJECT_ARGUMENTS)
+def test_arguments_of_a_subject(case: str) -> None:
+    from mindgap import MindgapError, Subject
+
+    given, expected = SUBJECT_ARGUMENTS[case]
+    x, y = torch.randn(6, 2), torch.arange(6) % 2
+    with pytest.raises(MindgapError, match=expected):
+        Subject(torch.nn.Linear(2, 2), "cross_entropy", (x, y), **given)
+
+
+def test_half_an_error() -> None:
+    from mindgap import MindgapError
+    from mindgap.bounds import BinomialTail
+
+    with pytest.raises(MindgapError, match=r"errors must be an integer, got 0\.5"):
+        BinomialTail().evaluate(errors=0.5, samples=10)
+
+
+def test_more_draws_than_asked_for_are_told() -> None:
+    from mindgap import Recipe, certify
+
+    x, y = torch.randn(60, 2), torch.arange(60) % 2
+    recipe = Recipe(model=lambda: torch.nn.Linear(2, 2), train=(x, y), epochs=1)
+    certificate = certify(recipe, draws=50, epochs=0)
+    assert certificate.draws == 60
+    assert any("50 draws were asked for and 60 made" in note for note in certificate.notes)
+    assert "50 draws" in str(certificate)
+
+
+def lying_archives() -> dict[str, bytes]:
+    """Archives whose headers are not true, or that Python cannot read."""
+    file = io.BytesIO()
+    np.savez(file, x=np.zeros((9, 2)), y=np.arange(9))
+    whole = file.getvalue()
+    return {
+        "shape": whole.replace(b"(9, 2)", b"(8, 9)"),
+        "huge shape": whole.replace(b"'shape': (9, 2), }   ", b"'shape': (9, 10**9)} "),
+        "encrypted": whole.replace(
+            b"PK\x01\x02\x2d\x03\x2d\0\0\0", b"PK\x01\x02\x2d\x03\x2d\0\1\0"
+        ),
+        "compression": whole.replace(
+            b"PK\x01\x02\x2d\x03\x2d\0\0\0\0\0", b"PK\x01\x02\x2d\x03\x2d\0\0\0\x63\0"
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", ["shape", "huge shape", "encrypted", "compression"])
+def test_archives_that_lie(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, content = tmp_path / "data.npz", lying_archives()[kind]
+    np.savez(path, x=np.zeros((9, 2)), y=np.arange(9))
+    assert content != path.read_bytes()
+    path.write_bytes(content)
+    assert "must be an .npz file" in complaint(capsys, "weigh", str(path), "--k", "3", "-q")
+
+
+def test_old_names_of_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "data.npz"
+    np.savez(path, x=np.eye(9), y=np.arange(9) % 2)
+    assert main(["weights", str(path), "--k", "3", "-q"]) == 0
+    assert "9 samples" in capsys.readouterr().out
+    assert "make_subject" in complaint(capsys, "head", "no_colon.py")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "weights  " not in shown
+    assert "head  " not in shown.replace("choose-head", "")
+
+
+def test_certify_leaves_no_thread_and_no_variable() -> None:
+    """In a process of its own: torch sets its variables once, tqdm starts its thread once."""
+    program = (
+        "import os, threading, torch, mindgap\n"
+        "x, y = torch.randn(40, 2), torch.arange(40) % 2\n"
+        "recipe = mindgap.Recipe(model=lambda: torch.nn.Linear(2, 2), train=(x, y), epochs=1)\n"
+        "before = set(os.environ), set(threading.enumerate())\n"
+        "mindgap.certify(recipe, draws=20, epochs=1, progress=True)\n"
+        "assert before == (set(os.environ), set(threading.enumerate()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

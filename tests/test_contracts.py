@@ -290,13 +290,15 @@ def share_that_holds(bound: object, draws: int = 300) -> float:
 class TestEveryBound:
     def test_is_above_the_empirical_risk(self, name: str) -> None:
         for case in CASES.values():
-            result = BOUNDS[name]()(case(torch.float64))
+            bound, subject = BOUNDS[name](), case(torch.float64)
+            result = bound(subject)
             if result.value is not None:
                 assert result.value >= result.terms["empirical"]
                 assert result.value == pytest.approx(
                     result.terms["empirical"] + result.terms["complexity"]
                 )
-                assert result.vacuous == (result.value >= result.terms["ceiling"])
+                limit = min(result.terms["ceiling"], bound.baseline(subject))
+                assert result.vacuous == (result.value >= limit * (1 - 1e-4))
 
     def test_shrinks_with_samples(self, name: str) -> None:
         subject, _ = fixed_classifier(100, 0)
@@ -386,7 +388,7 @@ class TestEveryStudy:
         assert isinstance(study, Study)
         path = tmp_path / "store.sqlite"
         try:
-            again = study.run(study.trials()[0])
+            again = study.run(study.trials()[-1])  # the first to miss a data set
             part = sweep(study, store=path, executor=SerialExecutor(), limit=1, progress=False)
             whole = sweep(study, store=path, executor=SerialExecutor(), progress=False)
         except DataUnavailableError as error:
@@ -396,8 +398,8 @@ class TestEveryStudy:
         if missing:
             pytest.skip(f"{name} needs a data set that is not here: {missing[0]}")
         assert len(part.records) == 1
-        assert json.loads(json.dumps(part.records[0][1])) == json.loads(json.dumps(again))
         assert whole.complete
+        assert json.loads(json.dumps(whole.records[-1][1])) == json.loads(json.dumps(again))
         assert whole.resumed == 1
         assert whole.table.rows
         assert len(whole.table.columns) == len(whole.table.rows[0])

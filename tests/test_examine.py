@@ -168,9 +168,7 @@ def test_bad_arguments(subject, arguments, message):
 
 
 def test_something_else_than_a_subject():
-    with pytest.raises(
-        InputError, match="subject must be a Subject or what fit returns, got Linear"
-    ):
+    with pytest.raises(InputError, match="subject must be a Subject or a Fitted, got Linear"):
         examine(torch.nn.Linear(3, 2))
 
 
@@ -192,3 +190,26 @@ def test_the_same_twice(subject):
     assert [card.result.charts for card in first.cards] == [
         card.result.charts for card in second.cards
     ]
+
+
+class Noisy(torch.nn.Linear):
+    def forward(self, rows):
+        return super().forward(rows) + torch.rand(len(rows), self.out_features)
+
+
+class Centered(torch.nn.Linear):
+    def forward(self, rows):
+        return super().forward(rows - rows.mean(0))
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [(Noisy, "asked again"), (Centered, "other samples of its batch"), (torch.nn.Linear, "")],
+)
+def test_models_that_are_no_function_of_the_sample_are_told(model, told):
+    subject = Subject(model(3, 2), "cross_entropy", data(40), data(20, seed=1))
+    report = examine(subject, measures=["gap"], bounds=())
+    warned = [line for line in report.verdict.sentences if "not a function of the sample" in line]
+    assert len(warned) == bool(told)
+    assert told in " ".join(warned)
+    assert told in str(report).replace("\n    ", " ")

@@ -18,7 +18,7 @@ SPECS = ("measures", "bounds", "remedies", "studies", "diagnoses")  # files name
 FILES = sorted(path for path in SOURCE.rglob("*.py"))
 MODULES = [path for path in FILES if path.name != "__init__.py"]
 FOLDERS = sorted({path.parent for path in FILES})
-MOST_FILES, MOST_MODULES, MOST_LOADED = 24, 275, 150
+MOST_FILES, MOST_MODULES, MOST_LOADED = 24, 225, 150
 
 
 def name_of(path: Path) -> str:
@@ -53,7 +53,11 @@ def test_tests_mirror_the_source() -> None:
 
 
 def test_number_of_modules() -> None:
-    assert len(MODULES) <= MOST_MODULES
+    """Folders of specs may grow, one file per spec; what serves them should not."""
+    assert (
+        len([path for path in MODULES if path.relative_to(SOURCE).parts[0] not in SPECS])
+        <= MOST_MODULES
+    )
 
 
 def code_lines(tree: ast.Module, text: str) -> tuple[int, int]:

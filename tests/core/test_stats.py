@@ -38,6 +38,29 @@ def test_binomial_tail_inverse_inverts_the_tail() -> None:
     assert stats.binom.cdf(7, 250, bound) == pytest.approx(0.03, rel=1e-9)
 
 
+def test_binomial_tail_inverse_for_many_hypotheses() -> None:
+    """1 - δ/|F| is one in floating point, so the lower tail has to be solved."""
+    assert mine.binomial_tail_inverse(0, 100, 1e-9 / 1e9) == pytest.approx(0.3393065520, rel=1e-9)
+
+
+@pytest.mark.parametrize(("errors", "samples"), [(0, 100), (10, 100), (30, 60), (500, 10_000)])
+def test_binomial_tail_inverse_for_tiny_deltas(errors: int, samples: int) -> None:
+    deltas = [10.0**-power for power in range(1, 301, 13)] + [1e-300]
+    found = [mine.binomial_tail_inverse(errors, samples, delta) for delta in deltas]
+    exact = 1 - special.betaincinv(samples - errors, errors + 1, deltas)
+    assert found == pytest.approx(exact, rel=1e-9)
+    assert found == sorted(found)
+    assert mine.binomial_tail_inverse(errors, samples, 0.0) == 1.0  # δ/|F| that underflows
+
+
+@given(st.floats(0.5, 400), st.floats(0.5, 400), st.floats(0, 1))
+@settings(deadline=None, max_examples=200)
+def test_log_upper_beta(a: float, b: float, x: float) -> None:
+    rest = special.betaincc(a, b, x)
+    if rest > 1e-290:
+        assert ours.log_upper_beta(a, b, x) == pytest.approx(math.log(rest), rel=1e-9, abs=1e-12)
+
+
 def test_large_samples() -> None:
     bound = mine.binomial_tail_inverse(12_345, 1_000_000, 0.05)
     assert bound == pytest.approx(stats.beta.ppf(0.95, 12_346, 1_000_000 - 12_345), rel=1e-9)
@@ -133,3 +156,33 @@ def test_bootstrap_covers_and_repeats() -> None:
 def test_student_quantiles() -> None:
     assert ours.student_quantile(0.95, 9) == pytest.approx(stats.t.ppf(0.975, 9), rel=1e-9)
     assert ours.student_tail(1.3, 4) == pytest.approx(2 * stats.t.sf(1.3, 4), rel=1e-10)
+
+
+def test_corrected_resampled_test_is_that_of_nadeau_and_bengio() -> None:
+    """Against the formula with SciPy's distribution, and against the plain test without overlap."""
+    left, right = random.normal(size=(2, 12))
+    change = left - right
+    found = mine.paired(left, right, overlap=0.25)
+    error = math.sqrt((1 / 12 + 0.25) * change.var(ddof=1))
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(change.mean()) / error, 11), rel=1e-9)
+    assert found.interval.high == pytest.approx(change.mean() + stats.t.ppf(0.975, 11) * error)
+    assert math.isnan(found.permutation_p_value)
+    plain = mine.paired(left, right)
+    assert plain.p_value == pytest.approx(stats.ttest_rel(left, right).pvalue, rel=1e-9)
+    tables = [np.stack([arm, arm + 0.1], 1) for arm in (left, right)]
+    nested = mine.paired_nested(*tables, overlap=0.25).over_splits
+    assert nested.p_value == pytest.approx(found.p_value)
+
+
+def test_corrected_test_keeps_its_level_where_splits_overlap() -> None:
+    """Two equal arms on random splits of the same data: the plain test rejects far too often."""
+    samples, test, splits = 60, 20, 15
+    rejected = {0.0: 0, test / (samples - test): 0}
+    for _ in range(300):
+        scores = random.normal(size=(2, samples))
+        parts = [random.permutation(samples)[:test] for _ in range(splits)]
+        left, right = ([row[part].mean() for part in parts] for row in scores)
+        for overlap in rejected:
+            rejected[overlap] += mine.paired(left, right, overlap=overlap).p_value < 0.05
+    assert rejected[0.0] > 60
+    assert rejected[test / (samples - test)] < 30

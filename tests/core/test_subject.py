@@ -11,6 +11,8 @@ from reference import sample_errors, sample_losses
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from mindgap.core.errors import InputError
+from mindgap.core.loss import as_loss
 from mindgap.core.subject import Subject
 
 x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
@@ -31,7 +33,10 @@ WAYS = {
     "float labels": (x, y.float()),
     "TensorDataset": TensorDataset(x, y),
     "Dataset": Rows(x, y),
-    "list of pairs": Rows(x, y),
+    "list of pairs": list(zip(x, y, strict=True)),
+    "list of array pairs": [(row.numpy(), int(label)) for row, label in zip(x, y, strict=True)],
+    "list of dicts": [{"input": row, "label": label} for row, label in zip(x, y, strict=True)],
+    "list of triples": [(row[:2], row[2:], label) for row, label in zip(x, y, strict=True)],
     "loader": DataLoader(TensorDataset(x, y), batch_size=4),
     "shuffling loader": DataLoader(Rows(x, y), batch_size=4, shuffle=True, drop_last=True),
     "stream": Stream(),
@@ -41,11 +46,23 @@ WAYS = {
 }
 
 
+class Joined(nn.Module):
+    """Takes two inputs and joins them."""
+
+    def __init__(self, line: nn.Module) -> None:
+        super().__init__()
+        self.line = line
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return self.line(torch.cat([left, right], 1))
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_hold_data_gives_the_same_losses(way: str) -> None:
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
-    subject = Subject(model, "cross_entropy", WAYS[way], WAYS[way])
+    asked = Joined(model) if way == "list of triples" else model
+    subject = Subject(asked, "cross_entropy", WAYS[way], WAYS[way])
     expected = nn.functional.cross_entropy(model(x), y, reduction="none")
     assert torch.allclose(subject.losses("train"), expected, atol=1e-6)
     assert torch.allclose(subject.losses("test"), expected, atol=1e-6)
@@ -203,3 +220,111 @@ def test_features_enter_the_layer_called_last_not_the_one_declared_last() -> Non
     subject = Subject(Backwards(), "cross_entropy", (x, y), batch_size=7)
     assert torch.allclose(subject.model.head(subject.features()), subject.outputs(), atol=1e-6)
     assert not any(module._forward_pre_hooks for module in subject.model.modules())
+
+
+def test_samples_that_do_not_fit_together_are_told() -> None:
+    with pytest.raises(InputError, match=r"same keys and shapes.*Pad or resize"):
+        Subject(nn.Linear(4, 3), "cross_entropy", [(x[0], 0), (x[1][:3], 1)])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2)),
+        nn.Sequential(nn.Flatten(), nn.Linear(16, 2)),
+        nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(16, 2)),
+    ],
+)
+def test_bytes_that_the_model_cannot_take_are_told_by_their_type(model: nn.Module) -> None:
+    images = torch.randint(0, 256, (6, 1, 4, 4), dtype=torch.uint8)
+    subject = Subject(model, "cross_entropy", (images, torch.arange(6) % 2))
+    with pytest.raises(InputError, match="Convert the uint8 inputs") as told:
+        subject.outputs()
+    assert "Reshape" not in str(told.value)
+
+
+def test_bytes_are_left_to_a_model_that_takes_them() -> None:
+    class Scaled(nn.Linear):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return super().forward(images.flatten(1).float() / 255)
+
+    images = torch.randint(0, 256, (6, 1, 2, 2), dtype=torch.uint8)
+    model = Scaled(4, 2)
+    subject = Subject(model, "cross_entropy", (images, torch.arange(6) % 2))
+    assert torch.equal(subject.outputs(), model(images).detach())
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_named_with_their_layer(bad: float) -> None:
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Sequential(nn.Linear(5, 3)))
+    model[2][0].bias.data[1] = bad
+    with pytest.raises(InputError, match=r"1 of 3 values of '2\.0\.bias' \(Linear\)"):
+        Subject(model, "cross_entropy", (x, y)).outputs()
+
+
+def test_outputs_that_are_no_numbers_do_not_blame_the_data() -> None:
+    class Divides(nn.Linear):
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            return super().forward(rows) / 0
+
+    with pytest.raises(InputError, match=r"outputs on the training data.*division by zero"):
+        Subject(Divides(4, 3), "cross_entropy", (x, y)).outputs()
+
+
+ALIASES = {
+    "binary_cross_entropy_with_logits": nn.BCEWithLogitsLoss(),
+    "bce_with_logits": nn.BCEWithLogitsLoss(),
+    "BCEWithLogitsLoss": nn.BCEWithLogitsLoss(),
+    "mse_loss": nn.MSELoss(),
+    "l1_loss": nn.L1Loss(),
+    "mae": nn.L1Loss(),
+    "huber": nn.HuberLoss(),
+    "HuberLoss": nn.HuberLoss(),
+    "smooth_l1": nn.SmoothL1Loss(),
+    "smooth_l1_loss": nn.SmoothL1Loss(),
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_names_of_torch_mean_its_losses(name: str) -> None:
+    outputs, targets = x[:, :3], (x[:, 1:] > 0).float()
+    found, expected = as_loss(name), as_loss(ALIASES[name])
+    assert found.task == expected.task
+    assert torch.equal(found(outputs, targets), expected(outputs, targets))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("nll", nn.NLLLoss()), ("NLLLoss", nn.NLLLoss()), ("CrossEntropyLoss", "cross_entropy")],
+)
+def test_names_of_losses_of_class_numbers(name: str, expected: object) -> None:
+    outputs = torch.log_softmax(x, 1)
+    assert as_loss(name).task == "classification"
+    assert torch.equal(as_loss(name)(outputs, y), as_loss(expected)(outputs, y))
+
+
+class Noisy(nn.Linear):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return super().forward(rows) + torch.rand(len(rows), self.out_features)
+
+
+class Centered(nn.Linear):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return super().forward(rows - rows.mean(0))
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (nn.Linear(4, 3), ""),
+        (nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 3)), ""),
+        (Noisy(4, 3), "asked again"),
+        (Centered(4, 3), "other samples of its batch"),
+        (nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3)), "single"),
+    ],
+)
+def test_outputs_that_depend_on_more_than_the_sample_are_noticed(model, told: str) -> None:
+    before = torch.get_rng_state()
+    found = Subject(model, "cross_entropy", (x, y)).instability()
+    assert told in found if told else not found
+    assert torch.equal(before, torch.get_rng_state())

@@ -1,7 +1,9 @@
 """GLUE tasks from files in the official format, and from damaged ones."""
 
+import dataclasses
 import io
 import zipfile
+from hashlib import sha256
 
 import pytest
 import torch
@@ -78,6 +80,8 @@ def test_mrpc_is_split_from_the_original_corpus(host, monkeypatch, cache):
     ).encode()
     host.files["glue/data/mrpc_dev_ids.tsv"] = ("\n".join(identifiers) + "\n").encode()
     monkeypatch.setattr(glue, "HOST", host.url)
+    for name, content in zip(("MRPC_CORPUS", "MRPC_IDENTIFIERS"), host.files.values(), strict=True):
+        monkeypatch.setattr(glue, name, sha256(content).hexdigest())
     data = mrpc(length=8)
     assert (len(data), len(data.test_targets)) == (3668, 408)
     assert data.test_texts[1] == ("first 10", "second 10")
@@ -91,6 +95,10 @@ def test_rte_from_the_official_archive(host, monkeypatch):
         archive.writestr("RTE/dev.tsv", rte_file(277))
     host.files["glue/data/RTE.zip"] = packed.getvalue()
     monkeypatch.setattr(glue, "HOST", host.url)
+    with pytest.raises(DataUnavailableError, match=r"RTE\.zip must have the sha256 checksum 6bf"):
+        rte(length=8)
+    known = dataclasses.replace(glue.RTE, sha256=sha256(packed.getvalue()).hexdigest())
+    monkeypatch.setattr(glue, "RTE", known)
     assert len(rte(length=8)) == 2490
 
 

@@ -75,7 +75,7 @@ def test_gaussian_noise():
         ),
         (
             lambda: label_noise(LABELS, float("nan")),
-            "fraction must be a number from 0 to 1, got nan. Pass a finite",
+            "fraction must be a number, got nan.",
         ),
         (
             lambda: label_noise(LABELS, 0.1, classes=5),

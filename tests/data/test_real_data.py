@@ -1,6 +1,7 @@
 """The real files, where they are next to the repository, and their well-known figures."""
 
 import gzip
+import hashlib
 
 import numpy as np
 import pytest

@@ -1,5 +1,7 @@
 """The UCI tables from npz and text files, and from damaged ones."""
 
+from hashlib import sha256
+
 import numpy as np
 import pytest
 

@@ -8,11 +8,10 @@ from charts import EVERY, NASTY
 
 from mindgap.core import Bar, Contour, Gallery, Heatmap, Histogram, Line, Mark, Points, Series
 from mindgap.core.result import Result
-from mindgap.report.draw import COLORS, draw, draw_all, figure_of
+from mindgap.report.draw import draw, draw_all, figure_of
 from mindgap.report.parts import Card
-from mindgap.report.sections.bounds import bounds_charts
-from mindgap.report.sections.curves import training_charts
-from mindgap.report.style import Drawn, clean
+from mindgap.report.sections import bounds_charts, training_charts
+from mindgap.report.style import COLORS, Drawn, clean
 
 
 def valid(chart):

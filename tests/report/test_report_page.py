@@ -6,8 +6,7 @@ import pytest
 from charts import PIXEL
 
 from mindgap import examine
-from mindgap.core import Bar, Estimate, Gallery, Measure, Sample, Series, Surface, errors
-from mindgap.core.errors import MissingExtraError
+from mindgap.core import Bar, Estimate, Gallery, Measure, Sample, Series, Surface
 from mindgap.core.spec import REGISTRY
 from mindgap.report import Report
 from mindgap.report.html import library
@@ -195,27 +194,3 @@ def test_old_reports_stay_readable(report, tmp_path):
     old = Report.from_dict(data)
     assert old["margin"].value == report["margin"].value
     assert 'id="measures"' in old.save(tmp_path / "old.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("package", ["plotly", "latex2mathml"])
-def test_a_missing_package_is_one_sentence_and_the_rest_works(
-    report, tmp_path, monkeypatch, package
-):
-    from mindgap.report.html import mathml
-
-    real = errors.importlib.import_module
-
-    def without(name, *rest):
-        if name.split(".")[0] == package:
-            raise ImportError(name)
-        return real(name, *rest)
-
-    mathml.cache_clear()
-    monkeypatch.setattr(errors.importlib, "import_module", without)
-    with pytest.raises(
-        MissingExtraError, match=rf"package '{package}', which is not installed.*mindgap\[report\]"
-    ):
-        report.save(tmp_path / "report.html")
-    assert not (tmp_path / "report.html").exists()
-    assert report.save(tmp_path / "report.txt").exists()
-    assert report._repr_html_()

@@ -1,8 +1,11 @@
+import re
+
 import pytest
 
-from mindgap import examine
+from mindgap import Subject, examine
 from mindgap.report import markdown
 from mindgap.report import text as terminal
+from mindgap.training.certify.material import JoinedSplit
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 100, 400])
@@ -27,15 +30,31 @@ def test_what_is_missing_is_said_with_its_reason(regression):
 
 
 def test_a_broken_bound_is_called_invalid(subject):
-    from mindgap.core.subject import Subject
-
-    leaky = Subject(subject.model, subject.loss, subject.train, subject.train)
+    both = JoinedSplit(subject.test, subject.train)
+    leaky = Subject(subject.model, subject.loss, subject.train, both)
     text = terminal.text(examine(leaky, measures=()), 100)
     assert "TEST DATA LEAK" in text
-    assert "invalid: 100% of the test samples" in text
+    share = len(subject.train) / len(both)
+    assert f"invalid: {share:.0%} of the test samples" in text
+
+
+def test_training_data_as_test_data_bound_nothing(subject):
+    same = Subject(subject.model, subject.loss, subject.train, subject.train)
+    text = terminal.text(examine(same, measures=()), 100)
+    assert "TEST DATA LEAK" in text
+    assert "needs test samples that are not in the training data" in text
 
 
 def test_markdown_has_tables_and_no_markup_of_the_user(report):
     text = markdown.text(report)
     assert "| measure | value | interval | better | status |" in text
     assert "<script>" not in text
+
+
+def test_samples_to_look_at_are_told(report, tmp_path):
+    hardest = report["hardest-samples"].details["samples"][0]["index"]
+    heaviest = report["local-label-variance"].details["heaviest"][0]["index"]
+    for text in (str(report), report.save(tmp_path / "report.md").read_text(encoding="utf-8")):
+        assert "Hardest samples: The 6 test samples with the largest loss" in " ".join(text.split())
+        assert re.search(rf"^\W*{hardest} ", text, re.M)
+        assert re.search(rf"^\W*{heaviest} ", text, re.M)

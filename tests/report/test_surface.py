@@ -17,9 +17,9 @@ import pytest
 from mindgap.core import Mark, Surface
 from mindgap.core.errors import InputError
 from mindgap.report.draw import figure_of
+from mindgap.report.figures.still import MOST, View, _tint, surface_still
+from mindgap.report.figures.surface import FLOOR_SCALE, SCALE, levels
 from mindgap.report.pages.study import study_html
-from mindgap.report.surface import FLOOR_SCALE, SCALE, levels
-from mindgap.report.surface_still import MOST, View, _tint, surface_still
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 
 from processes import alive, eventually
 
@@ -114,3 +116,14 @@ def test_a_long_trial_holds_up_neither_an_interrupt_nor_a_kill(drivers):
         assert driver.returncode in (130, -number)
         assert eventually(lambda: not any(map(alive, drivers.pids())), 5)
     assert not committed(drivers.store)
+
+
+def test_a_worker_whose_driver_died_ends_quietly():
+    program = "from mindgap.runs.worker import main; main()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=pipe, stdout=pipe, stderr=pipe
+    ) as worker:
+        worker.stdout.close()  # its first message has nobody to read it
+        assert worker.wait(timeout=20) == 0
+        assert worker.stderr.read() == b""

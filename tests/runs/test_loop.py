@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
-from threading import Event
+from threading import Event, Thread
 
 import pytest
+from processes import eventually
 
 from mindgap.core import InputError, MindgapError, Progress
-from mindgap.runs import SerialExecutor
+from mindgap.runs import SerialExecutor, loop
 from mindgap.runs.loop import LOSSES, Job, Work, drive
 from mindgap.runs.process import TaskTimeoutError, WorkerLostError
 
@@ -24,7 +25,7 @@ class Squares(Work[int, int]):
     def submit(self, executor, job):
         return executor.submit(self.function, job.item)
 
-    def failed(self, reason):
+    def failed(self, reason, *, late=False):
         self.reason = reason
         return -1
 
@@ -173,3 +174,56 @@ def test_a_broken_executor_is_one_sentence():
 
     with pytest.raises(MindgapError, match=r"A test must have an executor that accepts work"):
         run(Squares(), executor=Broken())
+
+
+class Remarks(Progress):
+    """Collects what a progress bar would write."""
+
+    def __init__(self) -> None:
+        super().__init__(1, unit="job", shown=False)
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def test_a_remark_tells_that_nothing_finishes(monkeypatch):
+    monkeypatch.setattr(loop, "STALL", 0.03)
+    monkeypatch.setattr(loop, "_TICK", 0.01)
+    remarks, release = Remarks(), Event()
+    with ThreadPoolExecutor(1) as executor:
+        work = Squares(lambda number: release.wait(10) and number)
+        thread = Thread(target=drive, args=(work, [Job("job 0", 0)], executor, 1, remarks))
+        thread.start()
+        assert eventually(lambda: len(remarks.notes) == 2), "and again after twice the time"
+        release.set()
+        thread.join()
+    assert remarks.notes[0].startswith("A test has finished nothing for 0 min, with 1 under way.")
+    assert "pass a timeout" in remarks.notes[0]
+
+
+class Shared(Squares):
+    """Another driver has some of the jobs, and settles them after a while."""
+
+    def __init__(self, taken: dict[str, list[str]]) -> None:
+        super().__init__()
+        self.taken = taken
+
+    def claim(self, job):
+        left = self.taken.get(job.key, [])
+        return left.pop(0) if left else "ours"
+
+
+def test_jobs_of_other_drivers_are_awaited_settled_or_taken_over(monkeypatch):
+    monkeypatch.setattr(loop, "_TICK", 0.01)
+    work = Shared({"job 0": ["taken", "taken", "settled"], "job 1": ["taken"]})
+    assert run(work, 4) is False
+    assert list(work.kept) == ["job 2", "job 3", "job 1"]
+
+
+def test_a_limit_counts_claims_and_awaits_nobody():
+    work = Shared({"job 0": ["taken"] * 1000})
+    with Progress(5, unit="job", shown=False) as bar:
+        jobs = [Job(f"job {number}", number) for number in range(5)]
+        assert drive(work, jobs, SerialExecutor(), 1, bar, limit=2) is False
+    assert list(work.kept) == ["job 1", "job 2"]

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import re
 import sqlite3
 
 import pytest
@@ -159,7 +160,7 @@ def test_a_newer_schema(tmp_path):
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(InputError, match=r"schema 1 or older, got 99\. Upgrade mindgap"):
+    with pytest.raises(InputError, match=r"schema 2 or older, got 99\. Upgrade mindgap"):
         Store(path)
 
 
@@ -203,3 +204,69 @@ def test_a_file_that_another_process_holds(toy, tmp_path, monkeypatch):
         first._connection.execute("BEGIN EXCLUSIVE")
         with pytest.raises(InputError, match="must be free to write"):
             Store(tmp_path / "r.sqlite")
+
+
+def changed(path, statement, *values):
+    connection = sqlite3.connect(path)
+    with connection:
+        assert connection.execute(statement, values).rowcount == 1
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "record = '{\"square\": 5}'",  # whole JSON, but not what was written
+        "record = '{\"squ'",
+        "parameters = '[' || parameters",
+        "fields = 'null'",
+        "wall_seconds = 'long'",
+        "seed = seed + 1",
+    ],
+)
+def test_a_damaged_row_is_one_sentence_and_its_advice_works(toy, tmp_path, change):
+    path = tmp_path / "r.sqlite"
+    filled(toy, path)
+    changed(path, f"UPDATE trials SET {change} WHERE seed = 3")
+    with pytest.raises(InputError, match="must hold trials as they were written") as caught:
+        filled(toy, path)
+    advice = re.search(r"sqlite3 (\S+) \"(.+)\"$", str(caught.value))
+    changed(advice[1], advice[2])
+    again = filled(toy, path)
+    assert (again.resumed, again.done) == (4, 1)
+
+
+def test_hostile_json_without_a_checksum_is_one_sentence(toy, tmp_path):
+    path = tmp_path / "r.sqlite"
+    filled(toy, path)
+    for record in ("[" * 100_000, "{} {}", "[1, 2]", "9" * 5000):
+        changed(path, "UPDATE trials SET record = ?, checksum = '' WHERE seed = 3", record)
+        with Store(path) as store, pytest.raises(InputError, match="got a damaged one") as caught:
+            store.records()
+        assert len(str(caught.value)) < 800
+
+
+def test_done_without_a_record_is_run_again(toy, tmp_path):
+    path = tmp_path / "r.sqlite"
+    filled(toy, path)
+    changed(path, "UPDATE trials SET record = NULL WHERE seed = 3")
+    again = filled(toy, path)
+    assert (again.resumed, again.done) == (4, 1)
+    assert [record["square"] for _, record in again.records] == [0, 1, 9, 16, 25]
+
+
+def test_a_file_of_schema_1_is_upgraded(toy, tmp_path):
+    path = tmp_path / "r.sqlite"
+    filled(toy, path)
+    connection = sqlite3.connect(path)
+    for statement in (
+        "ALTER TABLE trials DROP COLUMN checksum",
+        "DROP TABLE claims",
+        "PRAGMA user_version = 1",
+    ):
+        connection.execute(statement)
+    connection.close()
+    again = filled(toy, path)
+    assert (again.resumed, again.done, again.failed) == (5, 0, 1)
+    with Store(path) as store:
+        assert store._connection.execute("PRAGMA user_version").fetchone() == (2,)

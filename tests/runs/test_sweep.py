@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -158,7 +159,7 @@ def test_bad_numbers_are_refused(toy, options, words):
 
 
 def test_a_class_is_not_a_study(toy):
-    with pytest.raises(InputError, match=r"Pass MyStudy\(\)"):
+    with pytest.raises(InputError, match="study must be a Study, got <class"):
         sweep(toy.ToyStudy, store=":memory:")
 
 
@@ -211,3 +212,23 @@ def test_a_sweep_is_light_and_picklable(toy):
     assert pickle.loads(pickle.dumps(result)).records == result.records
     code = "import sys, mindgap.runs; sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'tqdm')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_trial_that_hangs_is_killed_and_the_others_run(toy, tmp_path):
+    study = toy.ToyStudy(count=4, hangs=(1,))
+    began = time.monotonic()
+    found = sweep(study, store=tmp_path / "r.sqlite", workers=2, timeout=0.5, progress=False)
+    assert time.monotonic() - began < 20
+    assert (found.done, found.failed) == (3, 1)
+    assert found.failures[0][1].error == "Timeout: no answer within 0.5 s"
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), float("inf")])
+def test_a_timeout_is_a_positive_number(toy, timeout):
+    with pytest.raises(InputError, match="timeout must be"):
+        sweep(toy.ToyStudy(), store=":memory:", timeout=timeout)
+
+
+def test_a_timeout_needs_processes(toy):
+    with pytest.raises(InputError, match=r"can be killed, got SerialExecutor\. Pass LocalExec"):
+        sweep(toy.ToyStudy(), store=":memory:", executor=SerialExecutor(), timeout=1.0)

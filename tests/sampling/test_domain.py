@@ -146,7 +146,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "unequal lengths": (lambda: Box([0, 0], [1]), "got 2 and 1"),
     "infinite": (lambda: Box(0, math.inf), "Bound every coordinate"),
     "empty": (lambda: Box([], []), "one finite number per coordinate"),
-    "words": (lambda: Box("low", "high"), "low must be numbers"),  # type: ignore[arg-type]
+    "words": (lambda: Box("low", "high"), "low must be a sequence of numbers"),  # type: ignore[arg-type]
     "no dimension": (lambda: Simplex(0), "size must be an integer of at least 1"),
     "no total": (lambda: Simplex(2, total=0.0), "above 0"),
     "no factors": (lambda: Product(()), "one domain or more"),

@@ -1,11 +1,6 @@
 """The sampler: one-shot, ask and tell, sessions that survive anything."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from processes import Forked
 from torch import Tensor
 
 from mindgap.core.errors import InputError, MindgapError
@@ -164,21 +160,15 @@ def test_a_session_has_one_writer_and_its_own_settings(tmp_path: Path) -> None:
         saved_settings(path)
 
 
-KILLED = textwrap.dedent(
-    """
-    import sys, time, torch
-    from mindgap.sampling import Box, TaylorSampler
-    session, told = sys.argv[1:]
-    with TaylorSampler(None, Box([0, 0], [1, 1]), initial=8, session=session) as sampler:
+def tell_sixty(session: Path, told: Path) -> None:
+    with TaylorSampler(None, SQUARE, initial=8, session=session) as sampler:
         while len(sampler.points) < 60:
             for one in sampler.pending or sampler.ask(2):
                 value = one.point[0] + one.point[1]
                 sampler.tell(one, value)
-                with open(told, "a") as file:  # only after tell has returned
-                    file.write(f"{one.number} {value!r}\\n")
+                with told.open("a") as file:  # only after tell has returned
+                    file.write(f"{one.number} {value!r}\n")
                 time.sleep(0.002)
-    """
-)
 
 
 def test_kill_loses_no_told_value(tmp_path: Path) -> None:
@@ -186,14 +176,14 @@ def test_kill_loses_no_told_value(tmp_path: Path) -> None:
     session, told = tmp_path / "session.jsonl", tmp_path / "told"
     random = np.random.default_rng(0)
     for turn in range(10):
-        process = subprocess.Popen([sys.executable, "-c", KILLED, str(session), str(told)])
+        process = Forked(tell_sixty, session, told)
         deadline, before = time.monotonic() + 60, told.stat().st_size if told.exists() else 0
         while process.poll() is None and time.monotonic() < deadline:
             if told.exists() and told.stat().st_size > before + int(random.integers(20, 150)):
-                os.kill(process.pid, signal.SIGKILL)
+                process.kill()
                 break
             time.sleep(0.002)
-        process.wait(60)
+        process.wait()
         if turn == 0:
             assert told.exists()
     with TaylorSampler(None, SQUARE, initial=8, session=session) as sampler:

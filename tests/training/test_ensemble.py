@@ -347,7 +347,7 @@ def test_a_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ({"learning_rates": [0.1]}, "learning_rate must be 3 finite numbers"),
         ({"learning_rates": [0.1, -1, 0.1]}, "learning_rate must be a number above 0"),
-        ({"weight_decays": [0.1, float("nan"), 0]}, "weight_decay must be 3 finite numbers"),
+        ({"weight_decays": [0.1, float("nan"), 0]}, "weight_decays must be a sequence of numbers"),
         ({"sample_weights": torch.ones(3, 4)}, r"shape \(3, 20\)"),
         ({"sample_weights": -torch.ones(3, 20)}, "not negative"),
         ({"remedies": [(), ()]}, "one list for all members or 3 lists"),

@@ -159,6 +159,23 @@ def test_divergence_stops_and_keeps_finite_weights() -> None:
     assert torch.equal(weights(lost.model), weights(line_of_seed(0)))
 
 
+def test_divergence_in_the_last_step_of_an_epoch_stops_as_well() -> None:
+    """The loss of the step is finite; only evaluation meets the weights that it leaves."""
+    lost = fit(
+        recipe(
+            optimizer="sgd",
+            learning_rate=1e38,
+            batch_size=48,
+            loss="mse",
+            train=tuple(10 * part for part in regression()),
+            test=None,
+            model=line,
+        )
+    )
+    assert "weights or outputs became NaN or infinite in epoch 1" in lost.stopped
+    assert torch.equal(weights(lost.model), weights(line_of_seed(0)))
+
+
 def regression() -> tuple[torch.Tensor, torch.Tensor]:
     x = inputs(torch.float32)
     return x, x.sum(1, keepdim=True)

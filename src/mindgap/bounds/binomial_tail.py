@@ -18,7 +18,7 @@ class BinomialTail(HeldOutBound):
     classical bound to see what inequalities cost.
 
     Assumes: Independent held-out samples, 0-1 loss, and at most ``hypotheses`` models compared on
-    them.
+    them. Test samples that are in the training data do not count.
 
     >>> round(float(BinomialTail(delta=0.05).evaluate(errors=0, samples=100)), 6)
     0.029513
@@ -43,5 +43,6 @@ class BinomialTail(HeldOutBound):
         return Terms(empirical=errors / samples, complexity=bound - errors / samples)
 
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """Count the errors and the test samples."""
-        return {"errors": int(subject.errors("test").sum()), "samples": len(subject.split("test"))}
+        """Count the test samples that are not in the training data, and the errors on them."""
+        errors = self.unshared_errors(subject)
+        return {"errors": int(errors.sum()), "samples": len(errors)}

@@ -1,15 +1,21 @@
-"""What the held-out bounds share: the error rate, and a check for leaked test samples."""
+"""What the held-out bounds share: only test samples that are not in the training data count."""
 
 import abc
+import dataclasses
 
-from mindgap.core import Bound, Subject, Undefined
-from mindgap.ops.samples import overlap
+import torch
+
+from mindgap.core import Bound, Estimate, Subject, Undefined
+from mindgap.ops.overlap import shared_samples
 
 TOLERATED = 0.1  # discrete data have natural duplicates; a larger share is a leak
 
 
 class HeldOutBound(Bound, abc.ABC, abstract=True):
-    """A bound for a model that does not depend on the test data, with a loss in [0, 1]."""
+    """A bound for a model that does not depend on the test data, with a loss in [0, 1].
+
+    It is about samples that are not in the training data. Test samples that are do not count.
+    """
 
     direction = "lower"
     basis = "held-out errors"
@@ -19,12 +25,34 @@ class HeldOutBound(Bound, abc.ABC, abstract=True):
     )
 
     def rate(self, subject: Subject) -> float:
-        """Compute the error rate on the test data."""
+        """Compute the error rate on the test samples that are not in the training data."""
+        return float(self.unshared_errors(subject).double().mean())
+
+    def unshared_errors(self, subject: Subject) -> torch.Tensor:
+        """Return the error of every test sample that is not in the training data."""
         if subject.task == "regression":
             raise Undefined("needs a loss in [0, 1], and a regression loss has no upper limit")
-        return subject.mean_error("test")
+        errors = subject.errors("test")
+        unshared = errors[~shared_samples(subject).equal.to(errors.device)]
+        if not len(unshared):
+            raise Undefined("needs test samples that are not in the training data")
+        return unshared
+
+    def compute(self, subject: Subject) -> Estimate:
+        """Evaluate the formula, and tell how many test samples are shared and how many count."""
+        estimate, found = super().compute(subject), shared_samples(subject)
+        counted = {
+            "samples": float((~found.equal).sum()),
+            "shared": found.share,
+            "near_copies": found.near_share,
+        }
+        return dataclasses.replace(estimate, terms={**estimate.terms, **counted})
 
     def broken(self, subject: Subject) -> str:
-        """Say so if too many test samples are in the training data."""
-        share = overlap(subject.split("test"), subject.train)
-        return f"{share:.0%} of the test samples are in the training data" * (share > TOLERATED)
+        """Say so if too many test samples are in the training data, or near copies of them."""
+        found = shared_samples(subject)
+        if found.share > TOLERATED:
+            return f"{found.share:.0%} of the test samples are in the training data"
+        if found.leaks_near:
+            return f"{found.near_share:.0%} of the test samples are near copies of training samples"
+        return ""

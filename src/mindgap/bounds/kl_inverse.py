@@ -18,7 +18,7 @@ class KlInverse(HeldOutBound):
     as tight as the exact binomial tail, and good for any loss in [0, 1], not only for errors.
 
     Assumes: Independent held-out samples, a loss in [0, 1], and at most ``hypotheses`` models
-    compared on them.
+    compared on them. Test samples that are in the training data do not count.
 
     >>> round(float(KlInverse(delta=0.05).evaluate(empirical=0.0, samples=100)), 6)
     0.029513
@@ -41,5 +41,5 @@ class KlInverse(HeldOutBound):
         return Terms(empirical=empirical, complexity=bound - empirical)
 
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """Take the error rate and the number of the test samples."""
-        return {"empirical": self.rate(subject), "samples": len(subject.split("test"))}
+        """Take the error rate and the number of the test samples that count."""
+        return {"empirical": self.rate(subject), "samples": len(self.unshared_errors(subject))}

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mindgap.core import Bound, Subject, Terms, Undefined, option
@@ -104,6 +105,13 @@ class PacBayesHessian(Bound):
         if layer is None:
             return hessian.estimated_lipschitz(subject, here, radius, self.floor)
         return hessian.proved_lipschitz(subject, layer, self.floor)
+
+    def baseline(self, subject: Subject) -> float:
+        """Return the bounded cross entropy of answering every sample with the class frequencies."""
+        labels = subject.targets("train")
+        shares = torch.bincount(labels).double() / len(labels)
+        constant = shares.clamp(min=self.floor).log().expand(len(labels), -1)
+        return float(hessian.bounded_cross_entropy(constant, labels, self.floor).mean())
 
     def provenance(self, subject: Subject) -> dict[str, Any]:
         """Add that the bound is about the stochastic model."""

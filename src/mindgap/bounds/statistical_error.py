@@ -18,7 +18,8 @@ class StatisticalError(HeldOutBound):
     rates.
 
     Assumes: The model does not depend on the samples (so test data, not training data), the samples
-    are independent, and the loss lies in [-magnitude, magnitude].
+    are independent, and the loss lies in [-magnitude, magnitude]. Test samples that are in the
+    training data do not count.
 
     >>> round(float(StatisticalError(delta=0.05).evaluate(empirical=0.0, samples=1000)), 6)
     0.085894
@@ -33,5 +34,5 @@ class StatisticalError(HeldOutBound):
         return Terms(empirical=empirical, complexity=complexity, ceiling=magnitude)
 
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """Take the error rate and the number of the test samples."""
-        return {"empirical": self.rate(subject), "samples": len(subject.split("test"))}
+        """Take the error rate and the number of the test samples that count."""
+        return {"empirical": self.rate(subject), "samples": len(self.unshared_errors(subject))}

@@ -19,7 +19,8 @@ class ValidationSetGuarantee(HeldOutBound):
 
     Assumes: Independent held-out samples; at most ``hypotheses`` models were compared on them;
     ``magnitude`` bounds the loss's deviation from its mean and ``deviation`` its standard deviation
-    (1 and 1 in the worst case of 0-1 loss).
+    (1 and 1 in the worst case of 0-1 loss). Test samples that are in the training data do not
+    count.
 
     >>> guarantee = ValidationSetGuarantee(delta=0.1, hypotheses=1_000_000_000)
     >>> round(float(guarantee.evaluate(empirical=0.0, samples=10_000)), 10)
@@ -42,5 +43,5 @@ class ValidationSetGuarantee(HeldOutBound):
         return Terms(empirical=empirical, complexity=linear + root, ceiling=magnitude)
 
     def evidence(self, subject: Subject) -> Mapping[str, Any]:
-        """Take the error rate and the number of the test samples."""
-        return {"empirical": self.rate(subject), "samples": len(subject.split("test"))}
+        """Take the error rate and the number of the test samples that count."""
+        return {"empirical": self.rate(subject), "samples": len(self.unshared_errors(subject))}

@@ -190,13 +190,41 @@ def _help(field: dataclasses.Field[Any]) -> str:
     return (text + default).replace("%", "%%")
 
 
-def words(text: str | None) -> tuple[str, ...]:
-    """Split names at commas.
+def refuse(arguments: argparse.Namespace, reason: str, *names: str) -> None:
+    """Refuse options that would be ignored; an option that is not given is None or False.
 
-    >>> words("heat, cold")
+    Args:
+        arguments: The parsed options.
+        reason: The option or argument that makes the others useless.
+        *names: The others, by their names in ``arguments``.
+
+    >>> refuse(argparse.Namespace(net="mlp", width=None), "--recipe", "net", "width")
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: --net must not come with --recipe, which would ignore it, got \
+both. Leave one of them out.
+    """
+    # Compared by identity: a 0 is given, though it equals False.
+    values = {name: getattr(arguments, name) for name in names}
+    given = [name for name, value in values.items() if value is not None and value is not False]
+    if given:
+        raise InputError(
+            f"--{given[0].replace('_', '-')} must not come with {reason}, which would ignore it, "
+            "got both. Leave one of them out."
+        )
+
+
+def words(name: str, text: str | None) -> tuple[str, ...]:
+    """Split names at commas; an option that is not given has none.
+
+    >>> words("--names", "heat, cold")
     ('heat', 'cold')
     """
-    return tuple(word.strip() for word in text.split(",")) if text else ()
+    found = () if text is None else tuple(word.strip() for word in text.split(","))
+    if not all(found):
+        raise InputError(
+            f"{name} must be names with commas between them, got {text!r}. Write heat,cold for two."
+        )
+    return found
 
 
 def numbers(name: str, text: str) -> list[float]:

@@ -2,15 +2,28 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mindgap.cli import put
 from mindgap.core import InputError, write_whole
+from mindgap.core.files import check_writable as check_path
 
 
 def write(text: str) -> None:
-    """Write a block of text to stdout."""
-    sys.stdout.write(text.rstrip("\n") + "\n")
+    """Write a block of text to stdout; characters that its encoding lacks are escaped."""
+    whole, encoding = text.rstrip("\n") + "\n", sys.stdout.encoding or "utf-8"
+    try:
+        whole.encode(encoding)
+    except UnicodeEncodeError:
+        # The work is done and may have taken hours, so it is shown as well as it can be.
+        whole = whole.encode(encoding, "backslashreplace").decode(encoding)
+        note(
+            f"The output must be written in an encoding that has all its characters, got "
+            f"{encoding}: some are escaped. Set PYTHONIOENCODING=utf-8."
+        )
+    put(sys.stdout, whole)
 
 
 def write_json(data: Any) -> None:
@@ -31,35 +44,17 @@ def save_weights(model: Any, path: str, what: str) -> None:
     note(f"{what} at {Path(path).resolve()}")
 
 
-def check_page(path: str | None) -> None:
-    """Refuse the path of a page that cannot be written or does not end in .html."""
+def check_page(path: str | None, endings: Sequence[str] = (".html", ".htm")) -> None:
+    """Refuse the path of a page that cannot be written or whose ending says no known format."""
     check_writable(path)
-    if path and Path(path).suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"The page's path must end in .html, got {path!r}. Rename it.")
+    if path is not None and Path(path).suffix.lower() not in endings:
+        raise InputError(
+            f"The path of the page must end in {' or '.join(endings)}, got {path!r}. Rename it."
+        )
 
 
 def check_writable(*paths: str | None) -> None:
     """Refuse paths that cannot be written before the work is done, not after."""
     for path in paths:
         if path is not None:
-            _check(path)
-
-
-def _check(path: str) -> None:
-    folder = Path(path).resolve().parent
-    if Path(path).is_dir() or not folder.is_dir():
-        missing = f"a path in a folder that does not exist ({folder})"
-        what = "a folder" if Path(path).is_dir() else missing
-        raise InputError(
-            f"The output must go to a file that can be written, got {what}: {path!r}. Choose "
-            "another path."
-        )
-    probe = folder / f".{Path(path).name}.probe"
-    try:
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise InputError(
-            f"The output must go to a writable path, got {path!r} ({error.strerror}). Choose "
-            "another path."
-        ) from error
+            check_path(path)

@@ -6,8 +6,10 @@ import argparse
 import importlib
 import os
 import re
+import sys
 
 from mindgap._version import __version__
+from mindgap.cli import put
 from mindgap.core import InputError, unknown_name
 
 TYPE_CHECKING = False  # as in mindgap/_lazy.py
@@ -34,6 +36,10 @@ def _summaries(folder: str) -> dict[str, str]:
 
 
 COMMANDS = _summaries(os.path.join(os.path.dirname(__file__), "commands"))  # noqa: PTH118, PTH120
+
+
+# The first names of two commands, which scripts still use. They work, but no help shows them.
+ALIASES = {"head": "choose-head", "weights": "weigh"}
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -71,6 +77,15 @@ class Parser(argparse.ArgumentParser):
             raise unknown_name("option", stray[1].split("=")[0], self.known()) from None
         raise InputError(f"{message[:1].upper()}{message[1:]}. Run '{self.prog} --help'.") from None
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help also where the encoding lacks a character of it."""
+        try:
+            put(file or sys.stderr, message)
+        except UnicodeEncodeError:
+            from mindgap.cli.output import write  # costs time that help seldom needs
+
+            write(message)
+
     def known(self) -> list[str]:
         """List all long options."""
         return [
@@ -99,6 +114,7 @@ def command_parser(name: str, words: Sequence[str]) -> tuple[Any, Parser, Sequen
     Returns:
         The command's module, its parser, and the words that are left to parse.
     """
+    name = ALIASES.get(name, name)
     module = importlib.import_module(f"mindgap.cli.commands.{name.replace('-', '_')}")
     parser = Parser(prog=f"mindgap {name}", description=module.__doc__)
     if hasattr(module, "FAMILY"):
@@ -123,4 +139,6 @@ def build() -> Parser:
     )
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary, add_help=False)
+    for alias in ALIASES:
+        commands.add_parser(alias, add_help=False)  # without help argparse does not list it
     return parser

@@ -5,11 +5,11 @@ import importlib.util
 import os
 import sys
 import traceback
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from mindgap.core import InputError, MindgapError, Subject, unknown_name
+from mindgap.core.files import expanded
 from mindgap.training.fitted import Fitted
 
 
@@ -49,7 +49,7 @@ def _module(place: str) -> ModuleType:
     if not place.endswith(".py"):
         imported: ModuleType = _guarded(lambda: importlib.import_module(place), place, "import")
         return imported
-    path = Path(place)
+    path = expanded(place)
     if not path.is_file():
         raise InputError(f"The target must be in an existing file, got {place!r}. Check the path.")
     spec = importlib.util.spec_from_file_location(f"mindgap_target_{path.stem}", path)
@@ -69,7 +69,7 @@ def _guarded(function: Any, place: str, name: str) -> Any:
         return function()
     except MindgapError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if os.environ.get("MINDGAP_TRACEBACK"):
             raise
         frames = [
@@ -78,9 +78,13 @@ def _guarded(function: Any, place: str, name: str) -> Any:
             if frame.filename.endswith(place)
         ]
         where = f" in line {frames[-1].lineno}" if frames else ""
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split())[:200]
+        told = f"sys.exit({text})" if isinstance(error, SystemExit) else _named(error, text)
         raise InputError(
-            f"{name} of {place} must run without an error, got {type(error).__name__}: "
-            f"{text[:200]}{where}. Correct it "
+            f"{name} of {place} must run without an error, got {told}{where}. Correct it "
             "(MINDGAP_TRACEBACK=1 shows the whole traceback)."
         ) from error
+
+
+def _named(error: BaseException, text: str) -> str:
+    return f"{type(error).__name__}: {text}"

@@ -10,18 +10,19 @@ lazy(
     __name__,
     {
         "bound": "Bound Terms",
+        "calls": "call checked_call instability",
         "certificate": "Certificate",
         "chart": "Bar Chart Contour Gallery Heatmap Histogram Line Mark Points Sample Scatter Series "
         "Surface",
-        "checks": "choice generator integer number rate",
+        "checks": "check_type choice generator integer number rate validated",
         "errors": "CheckpointError DataUnavailableError InputError MindgapError MissingExtraError "
-        "UnknownNameError require unknown_name",
-        "files": "write_whole",
+        "NotFiniteError UnknownNameError require shown unknown_name",
+        "files": "expanded write_whole",
         "loss": "Loss Task align as_loss",
         "measure": "Cost Direction Estimate Measure Undefined",
-        "plain": "canonical ordered plain restored",
+        "plain": "canonical check_types ordered parsed plain restored unworded",
         "progress": "Progress",
-        "purity": "evaluating seeded",
+        "purity": "evaluating same_environment seeded",
         "recipe": "Recipe",
         "references": "citation reference",
         "registry": "FAMILIES catalog find functions",
@@ -32,7 +33,7 @@ lazy(
         "stats": "Nested Paired binomial_tail_inverse holm kl_inverse mean_interval paired "
         "paired_nested proportion_interval spearman standard_error",
         "study": "Record Study Trial",
-        "subject": "Subject Which call check_classes typed",
+        "subject": "Subject Which check_classes typed",
         "table": "Table",
     },
 )

@@ -8,7 +8,12 @@ import typing
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import torch
+
+from mindgap.core.chart.numbers import shown_below
+from mindgap.core.checks import check_type
 from mindgap.core.errors import InputError
+from mindgap.core.loss import align
 from mindgap.core.measure import Estimate, Measure
 from mindgap.core.result import Result
 from mindgap.core.spec import option
@@ -66,6 +71,14 @@ class Bound(Measure, abstract=True):
         """Say which assumption the subject breaks; empty if none is known to be broken."""
         return ""
 
+    def baseline(self, subject: Subject) -> float:
+        """Return the risk of the best constant prediction: a bound not below it is vacuous.
+
+        It is estimated on the training data: the majority class's error, or the mean target's
+        loss. A bound on another loss overrides it.
+        """
+        return constant_error(subject)
+
     def compute(self, subject: Subject) -> Estimate:
         """Evaluate the formula on the subject's evidence."""
         return as_estimate(self.formula(**self.evidence(subject)))
@@ -83,7 +96,7 @@ class Bound(Measure, abstract=True):
                 f"{', '.join(numbers) or 'nothing'}. "
                 f"{'Add ' + missing[0] if missing else 'Leave out ' + unknown[0]}."
             )
-        _check_numbers(numbers)
+        _check_numbers(numbers, self.arguments())
         estimate = as_estimate(self.formula(**numbers))
         fields = {
             field.name: getattr(estimate, field.name) for field in dataclasses.fields(estimate)
@@ -98,7 +111,7 @@ class Bound(Measure, abstract=True):
             family=self.family,
             **fields,
             valid=True,
-            vacuous=_vacuous(estimate),
+            vacuous=not shown_below(estimate.value, estimate.terms["ceiling"]),
             provenance=provenance,
         )
 
@@ -128,11 +141,17 @@ class Bound(Measure, abstract=True):
     def flags(self, subject: Subject, outcome: Estimate) -> dict[str, Any]:
         """Say whether the bound is valid (no assumption is broken) and whether it is vacuous."""
         broken = self.broken(subject)
-        return {"valid": not broken, "vacuous": _vacuous(outcome), "reason": broken}
+        limit = min(outcome.terms["ceiling"], self.baseline(subject))
+        return {
+            "valid": not broken,
+            "vacuous": not shown_below(outcome.value, limit),
+            "reason": broken,
+        }
 
 
-def _check_numbers(numbers: Mapping[str, Any]) -> None:
+def _check_numbers(numbers: Mapping[str, Any], wanted: Mapping[str, tuple[type, Any]]) -> None:
     for name, value in numbers.items():
+        check_type(name, value, wanted[name][0], "Correct it.")
         low = 1 if name == "samples" else 0
         if isinstance(value, int | float) and not low <= value < math.inf:
             raise InputError(
@@ -146,5 +165,19 @@ def as_estimate(terms: Terms) -> Estimate:
     return Estimate(value=terms.total, terms={**parts, **terms.others})
 
 
-def _vacuous(estimate: Estimate) -> bool:
-    return estimate.value >= estimate.terms["ceiling"]
+def constant_error(subject: Subject) -> float:
+    """Return the training error of the best constant prediction: majority class or mean target.
+
+    >>> inputs, labels = torch.eye(4), torch.tensor([0, 0, 0, 1])
+    >>> constant_error(Subject(torch.nn.Linear(4, 2), "cross_entropy", (inputs, labels)))
+    0.25
+    """
+    targets = subject.targets("train")
+    if subject.task == "classification":
+        return 1 - int(torch.bincount(targets.cpu()).max()) / len(targets)
+    if subject.task == "multilabel":
+        share = targets.double().flatten(1).mean(0) if targets.ndim > 1 else targets.double().mean()
+        return float(torch.minimum(share, 1 - share).mean())
+    constant = targets.mean(0, keepdim=True).expand_as(targets)
+    shape = align(subject.outputs("train"), targets).shape
+    return float(subject.loss(constant.reshape(shape), targets).double().mean())

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self
 
+from mindgap.core.chart.numbers import SPACE, at_most, shown_below
 from mindgap.core.errors import InputError
 from mindgap.core.plain import plain, unworded
 
@@ -16,6 +17,11 @@ THEOREMS = {
     "catoni": "exponential (Catoni, grid)",
 }
 _FORMER_NAMES = {"guess": "baseline"}  # of fields, in certificates that were saved before
+
+
+def _up(share: float) -> str:
+    """Write an upper bound as the other shares here are written, but rounded up."""
+    return at_most(share, 2).replace(f"{SPACE}%", "%")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,8 +113,8 @@ class Certificate:
 
     @property
     def vacuous(self) -> bool:
-        """Whether the majority-class baseline is as good as the bound."""
-        return self.bound >= min(1.0, self.baseline)
+        """Whether the majority-class baseline is as good as the bound, as both are shown."""
+        return not shown_below(self.bound, min(1.0, self.baseline))
 
     @property
     def verdict(self) -> str:
@@ -131,29 +137,29 @@ class Certificate:
     def promise(self) -> str:
         """The certificate in one sentence."""
         return (
-            f"With a confidence of {1 - self.delta:.4g}, at most {self.bound:.2%} of the answers "
+            f"With a confidence of {1 - self.delta:.4g}, at most {_up(self.bound)} of the answers "
             "on unseen data of the same kind are wrong, if new weights are drawn for every answer."
         )
 
     def __str__(self) -> str:
         draws = (
-            f"at most {self.error_limit:.2%} by {self.draws:,} draws of the weights, "
+            f"at most {_up(self.error_limit)} by {self.draws:,} draws of the weights, "
             f"δ' = {self.monte_carlo_delta:g}"
         )
         others = ", ".join(
-            f"{name} {min(value, 9.99):.2%}" for name, value in self.bounds.items() if name != "kl"
+            f"{name} {_up(min(value, 9.99))}" for name, value in self.bounds.items() if name != "kl"
         )
         lines = [
             f"{self.name or 'certificate'}: {self.verdict}",
             self.promise if self.valid else "No promise follows from these numbers.",
-            f"  bound         {self.bound:.2%}  (kl inverse, δ = {self.delta:g}; {others})",
+            f"  bound         {_up(self.bound)}  (kl inverse, δ = {self.delta:g}; {others})",
             f"  error         {self.error:.2%}  on {self.samples:,} bound samples ({draws})",
             f"  KL            {self.kl:,.1f} nats, {self.posterior} posterior from the "
             f"{self.prior} prior",
         ]
         if self.prior_error is not None and self.prior_bound is not None:
             lines.append(
-                f"  prior alone   {self.prior_error:.2%}  (held-out bound {self.prior_bound:.2%}, "
+                f"  prior alone   {self.prior_error:.2%}  (held-out bound {_up(self.prior_bound)}, "
                 "no noise)"
             )
         if self.test_error is not None:

@@ -73,7 +73,9 @@ got: No such file or directory. Choose another path.
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """Expand ``~`` and ``~user``; an unknown user becomes one sentence."""
+    """Expand ``~`` and ``~user``; an unknown user or a null character becomes one sentence."""
+    if "\0" in str(path):
+        raise InputError(f"{path!r} must be a path, got: a null character in it. Remove it.")
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -96,10 +98,6 @@ def _told(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise unwritable(target, error) from error
-    except ValueError as error:
-        if "\0" in str(target):  # the only path that no system call takes
-            raise unwritable(target, OSError(errno.EINVAL, str(error))) from error
-        raise
 
 
 def _is_replaceable(target: Path) -> bool:

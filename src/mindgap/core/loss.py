@@ -31,6 +31,28 @@ NAMED: dict[str, tuple[Task, PerSample]] = {
     "l1": ("regression", _named(F.l1_loss)),
     "huber": ("regression", _named(F.huber_loss)),
 }
+# Named as well, but without a gradient written by hand, which the names above have in ensembles.
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {"nll": F.nll_loss, "smooth_l1": F.smooth_l1_loss}
+# The names of torch's functions and classes, and the abbreviations in common use.
+_ALIASES = {
+    "CrossEntropyLoss": "cross_entropy",
+    "BCEWithLogitsLoss": "bce",
+    "bce_with_logits": "bce",
+    "binary_cross_entropy_with_logits": "bce",
+    "NLLLoss": "nll",
+    "nll_loss": "nll",
+    "MSELoss": "mse",
+    "mse_loss": "mse",
+    "mean_squared_error": "mse",
+    "L1Loss": "l1",
+    "l1_loss": "l1",
+    "mae": "l1",
+    "mean_absolute_error": "l1",
+    "HuberLoss": "huber",
+    "huber_loss": "huber",
+    "SmoothL1Loss": "smooth_l1",
+    "smooth_l1_loss": "smooth_l1",
+}
 _KNOWN: dict[Any, str] = {
     nn.CrossEntropyLoss: "classification",
     nn.NLLLoss: "classification",
@@ -81,18 +103,27 @@ def as_loss(loss: str | Loss | Callable[..., Tensor]) -> Loss:
     """Make a :class:`Loss` of whatever stands for one.
 
     Args:
-        loss: A name, a torch loss module or function, or any callable ``(output, target)``.
+        loss: A name, a torch loss module or function, or any callable ``(output, target)``. The
+            names are ``"cross_entropy"`` (logits), ``"nll"`` (log-probabilities), ``"bce"``
+            (logits of yes/no labels), ``"mse"``, ``"l1"``, ``"huber"`` and ``"smooth_l1"``.
+            Torch's own names mean the same, as ``"binary_cross_entropy_with_logits"`` or
+            ``"MSELoss"`` do.
 
     >>> outputs, targets = torch.tensor([[0.0], [2.0]]), torch.zeros(2, 1)
     >>> as_loss(nn.MSELoss())(outputs, targets).tolist()
     [0.0, 4.0]
+    >>> as_loss("binary_cross_entropy_with_logits").name
+    'bce'
     """
     if isinstance(loss, Loss):
         return loss
     if isinstance(loss, str):
-        if loss not in NAMED:
-            raise unknown_name("loss", loss, NAMED)
-        return Loss(loss, *NAMED[loss])
+        name = _ALIASES.get(loss, loss)
+        if name in _FUNCTIONS:
+            return dataclasses.replace(as_loss(_FUNCTIONS[name]), name=name)
+        if name not in NAMED:
+            raise unknown_name("loss", loss, [*NAMED, *_FUNCTIONS, *_ALIASES])
+        return Loss(name, *NAMED[name])
     if not callable(loss):
         raise InputError(
             f"loss must be a name or a callable (output, target), got {loss!r}. Try "

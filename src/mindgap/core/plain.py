@@ -9,12 +9,16 @@ import enum
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mindgap.core.errors import InputError
 
 Fallback = Callable[[Any], str]
+DEEPEST = 100  # levels of a file that is read; ours have less than 20
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -110,7 +114,107 @@ def restored(text: str) -> Any:
     >>> restored(canonical([float("-inf"), 1]))
     [-inf, 1]
     """
-    return unworded(json.loads(text))
+    return unworded(parsed(text))
+
+
+def parsed(text: str) -> Any:
+    """Read JSON of unknown origin, however hostile.
+
+    >>> parsed("[" * 1000 + "]" * 1000)
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: JSON must be nested at most 100 levels deep, got more. \
+Write the file again.
+    """
+    try:
+        value = json.loads(text)
+        _check_depth(value, DEEPEST)
+    except RecursionError:
+        raise InputError(
+            f"JSON must be nested at most {DEEPEST} levels deep, got more. Write the file again."
+        ) from None
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"JSON must be whole, got: {error}. Write the file again.") from error
+    return value
+
+
+def _check_depth(value: Any, left: int) -> None:
+    if not left:
+        raise RecursionError
+    for part in value.values() if isinstance(value, dict) else value:
+        if isinstance(part, dict | list):
+            _check_depth(part, left - 1)
+
+
+def check_types(value: Any, hint: Any, where: str = "value") -> None:
+    """Raise unless a value that was read from a file has the type that was declared for it.
+
+    Args:
+        value: The value; dataclasses are checked field by field.
+        hint: The type, as in an annotation.
+        where: The name of the value in the error.
+
+    >>> check_types({"a": [1, 2.5]}, dict[str, list[float]])
+    >>> check_types({"a": [1, "2"]}, dict[str, list[float]], "table")
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: table.a[1] must be of type float, got '2'. Write the file again.
+    """
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if not any(_has_type(value, part) for part in inner):
+            raise _wrong_type(where, hint, value)
+        return
+    if not _is_instance(value, hint, origin, inner):
+        raise _wrong_type(where, hint, value)
+    for name, part, part_hint in _parts(value, hint, origin, inner):
+        check_types(part, part_hint, f"{where}{name}")
+
+
+def _has_type(value: Any, hint: Any) -> bool:
+    try:
+        check_types(value, hint)
+    except InputError:
+        return False
+    return True
+
+
+def _is_instance(value: Any, hint: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
+    if hint is Any:
+        return True
+    if origin is typing.Literal:
+        return value in inner
+    if isinstance(value, bool):
+        return hint is bool
+    if hint is float:
+        return isinstance(value, int | float)
+    if origin is tuple and inner[-1] is not Ellipsis:
+        return isinstance(value, tuple) and len(value) == len(inner)
+    return isinstance(value, origin or hint)
+
+
+def _parts(
+    value: Any, hint: Any, origin: Any, inner: tuple[Any, ...]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the value and the type of everything inside a value."""
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(type(value))  # of the kind of chart that it is
+        for name, part in fields_of(value).items():
+            yield f".{name}", part, hints[name]
+    elif inner and isinstance(value, Mapping):
+        for name, part in value.items():
+            yield f".{name}", part, inner[1]
+    elif inner and isinstance(value, list | tuple):
+        fixed = len(inner) == len(value) and inner[-1] is not Ellipsis
+        for k, part in enumerate(value):
+            yield f"[{k}]", part, inner[k] if fixed and origin is tuple else inner[0]
+
+
+def _wrong_type(where: str, hint: Any, value: Any) -> InputError:
+    wanted = hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
+    return InputError(
+        f"{where} must be of type {wanted}, got {reprlib.repr(value)}. Write the file again."
+    )
 
 
 def _worded(value: float) -> float | str:

@@ -47,6 +47,11 @@ class Progress:
         if self._bar is not None and sys.stderr.isatty():
             self._bar.refresh()
 
+    def note(self, text: str) -> None:
+        """Write a remark above the bar."""
+        if self._bar is not None:
+            self._bar.write(text, file=sys.stderr)
+
     def __enter__(self) -> Self:
         return self
 
@@ -58,9 +63,14 @@ class Progress:
 def _bar(total: int | None, done: int, unit: str, title: str) -> Any:
     from tqdm import tqdm  # only a job that shows its progress pays for it
 
+    class Bar(tqdm):  # type: ignore[misc]
+        """A bar without a thread that watches it and outlives the job."""
+
+        monitor_interval = 0
+
     live = sys.stderr.isatty() or "ipykernel" in sys.modules
     pause = 0.2 if live else 30.0
-    return tqdm(
+    return Bar(
         desc=title or None,
         total=total,
         initial=done,
@@ -68,5 +78,6 @@ def _bar(total: int | None, done: int, unit: str, title: str) -> Any:
         unit_scale=unit == "B",
         file=sys.stderr,
         mininterval=pause,
+        miniters=1,  # a slow step after fast ones is shown, which the thread would see to
         dynamic_ncols=True,
     )

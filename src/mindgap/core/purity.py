@@ -1,6 +1,7 @@
 """Purity: leave a model and all random state as they were, also after an exception."""
 
 import contextlib
+import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,26 @@ _TABLES = (
     "_buffers",
     "_modules",
 )
+
+
+@contextlib.contextmanager
+def same_environment() -> Iterator[None]:
+    """Remove the environment variables that torch sets when an optimizer is first used.
+
+    Programs started later would inherit them, among them the folder of torch's compiler.
+
+    >>> with same_environment():
+    ...     os.environ["TORCH_EXAMPLE"] = "1"
+    >>> "TORCH_EXAMPLE" in os.environ
+    False
+    """
+    before = set(os.environ)
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - before:
+            if name.startswith("TORCH"):
+                del os.environ[name]
 
 
 @contextlib.contextmanager

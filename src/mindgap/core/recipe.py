@@ -29,13 +29,14 @@ class Recipe:
     Args:
         model: Makes a new model; called without arguments under a seeded generator, so that a seed
             fixes the initial weights.
-        train: The training data: a tuple of tensors or arrays, a dict, a Dataset or a DataLoader.
+        train: The training data: a tuple of tensors or arrays, a dict, a Dataset, a DataLoader, or
+            a list of samples that are tuples ``(input, target)`` or dicts.
         test: The test data, in any of the same forms. Training never uses them.
-        loss: A name such as ``"cross_entropy"``, a torch loss, or any callable ``(output,
-            target)``.
+        loss: A name (see :func:`mindgap.core.loss.as_loss` for all), a torch loss, or any callable
+            ``(output, target)``.
         task: ``"classification"``, ``"multilabel"`` or ``"regression"``; follows from loss and
-            targets if None.
-        target: The key of the targets, where batches are dicts.
+            targets if None (see :class:`mindgap.core.subject.Subject`).
+        target: The key of the targets, where batches are dicts; one of the usual keys if None.
         optimizer: ``"sgd"``, ``"adam"``, ``"adamw"``, ``"rmsprop"``, or a callable that takes the
             parameters and returns an optimizer.
         learning_rate: The step size, for an optimizer given by name.
@@ -46,7 +47,8 @@ class Recipe:
         batch_size: Samples per step.
         validation: The share of the training data that is held out for choices, as early stopping
             makes them. Test data never serve for that.
-        sample_weights: One factor per training sample for its loss.
+        sample_weights: One factor per training sample for its loss, or a function that computes
+            them from the training data. Validation samples are held out before it is called.
         classes: The names of the classes, in the order of their numbers.
         name: The title of reports.
 
@@ -75,7 +77,7 @@ class Recipe:
     validation: float = option(
         0.0, help="share of the training data held out for choices", low=0, below=1
     )
-    sample_weights: Tensor | None = None
+    sample_weights: Tensor | Callable[[Split], Tensor] | None = None
     classes: tuple[str, ...] = ()
     name: str = ""
 
@@ -99,6 +101,23 @@ class Recipe:
         """Return the training data, and the test data if there are any."""
         test = None if self.test is None else as_split(self.test, self.target, "test data")
         return as_split(self.train, self.target, "training data"), test
+
+    def weights(self, train: Split) -> Tensor | None:
+        """Return the sample weights, computed from the training data if they are a function.
+
+        Args:
+            train: The samples to train on.
+
+        >>> recipe = Recipe(
+        ...     model=lambda: nn.Linear(2, 2),
+        ...     train=(torch.eye(2), torch.tensor([0, 1])),
+        ...     sample_weights=lambda split: 1.0 + split.targets,
+        ... )
+        >>> recipe.weights(recipe.splits()[0])
+        tensor([1., 2.])
+        """
+        given = self.sample_weights
+        return given(train) if callable(given) else given
 
     def build(self, seed: int) -> nn.Module:
         """Make a new model, whose weights depend on the seed alone."""

@@ -6,6 +6,7 @@ import pkgutil
 import warnings
 from importlib import metadata
 
+from mindgap.core.checks import validated
 from mindgap.core.errors import unknown_name
 from mindgap.core.spec import FUNCTIONS, REGISTRY, Function, Spec
 
@@ -51,6 +52,7 @@ def load_plugins() -> tuple[str, ...]:
     return tuple(problems)
 
 
+@validated
 def catalog(family: str | None = None) -> dict[str, type[Spec]]:
     """List every spec by name, in alphabetical order.
 
@@ -87,6 +89,7 @@ def functions() -> dict[str, Function]:
     return dict(sorted(FUNCTIONS.items()))
 
 
+@validated
 def find(name: str, family: str | None = None) -> type[Spec]:
     """Look a spec up by name; a misspelled name raises with the nearest known one.
 

@@ -7,15 +7,18 @@ docstring are taken apart for the command line, the report and the docs.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
 import math
 import re
+import typing
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from mindgap.core.errors import InputError
+from mindgap.core.checks import check_type
+from mindgap.core.errors import InputError, shown
 
 
 def option(
@@ -66,7 +69,7 @@ def allowed(metadata: Any) -> str:
 
 
 def inside(value: Any, metadata: Any) -> bool:
-    """Whether ``value`` obeys what :func:`option` declared."""
+    """Whether ``value`` obeys what :func:`option` declared; None is for the type to allow."""
     if value is None:
         return True
     if metadata.get("choices"):
@@ -84,14 +87,24 @@ def inside(value: Any, metadata: Any) -> bool:
 
 
 def check(instance: Any) -> None:
-    """Raise one sentence for the first field of a dataclass that is out of its range."""
+    """Raise one sentence for the first field of a dataclass whose type or range is wrong."""
+    hints = _hints(instance.__class__)
     for field in dataclasses.fields(instance):
-        value = getattr(instance, field.name)
+        value, words = getattr(instance, field.name), field.metadata.get("help", "")
+        meaning = f"It is: {words}." if words else f"See help({type(instance).__name__})."
+        check_type(field.name, value, hints[field.name], meaning)
+        # No setting means "infinite" unless its author says so by the default.
+        if isinstance(value, float) and math.isinf(value) and value != field.default:
+            raise InputError(f"{field.name} must be a finite number, got {value}. {meaning}")
         if field.metadata and not inside(value, field.metadata):
             raise InputError(
-                f"{field.name} must be {allowed(field.metadata)}, got {value!r}. It is: "
-                f"{field.metadata['help']}."
+                f"{field.name} must be {allowed(field.metadata)}, got {shown(value)}. {meaning}"
             )
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 SECTIONS = ("Formula", "Reading", "Assumes")

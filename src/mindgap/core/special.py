@@ -31,12 +31,32 @@ def regularized_beta(a: float, b: float, x: float) -> float:
     """
     if x <= 0 or x >= 1:
         return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):  # beyond the mean the fraction converges slowly: reflect
+    if _beyond_mean(a, b, x):
         return 1 - regularized_beta(b, a, 1 - x)
-    log_front = (
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    return math.exp(log_front) * _fraction(a, b, x) / a
+    return math.exp(_log_front(a, b, x)) * _fraction(a, b, x) / a
+
+
+def log_upper_beta(a: float, b: float, x: float) -> float:
+    """Compute ln(1 - I_x(a, b)), which stays exact where 1 - I_x(a, b) is far below 1e-16.
+
+    >>> round(log_upper_beta(1.0, 100.0, 0.9) / math.log(0.1), 9)
+    100.0
+    """
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else -math.inf
+    if _beyond_mean(a, b, x):
+        return _log_front(a, b, x) + math.log(_fraction(b, a, 1 - x) / b)
+    return math.log1p(-regularized_beta(a, b, x))
+
+
+def _beyond_mean(a: float, b: float, x: float) -> bool:
+    """Tell where the continued fraction of I_x(a, b) converges slowly, and that of the rest fast."""
+    return x > (a + 1) / (a + b + 2)
+
+
+def _log_front(a: float, b: float, x: float) -> float:
+    gammas = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    return gammas + a * math.log(x) + b * math.log1p(-x)
 
 
 def _fraction(a: float, b: float, x: float) -> float:

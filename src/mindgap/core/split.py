@@ -142,14 +142,16 @@ def part(batch: Any, target: str | None = None) -> tuple[Inputs, Tensor]:
     if isinstance(batch, Mapping):
         names = [target] if target else [name for name in TARGET_NAMES if name in batch]
         if not names or names[0] not in batch:
+            wanted = target or f"one of {', '.join(TARGET_NAMES)}"
             raise InputError(
-                f"A dict batch must hold its target under one of {', '.join(TARGET_NAMES)}, got "
+                f"A dict batch must hold its target under {wanted}, got "
                 f"the keys {', '.join(map(str, batch))}. Rename the key or pass target='…'."
             )
         return {k: as_tensor(v) for k, v in batch.items() if k != names[0]}, as_tensor(
             batch[names[0]]
         )
     if isinstance(batch, Sequence) and len(batch) >= 2:
+        _refuse_key(target)
         *inputs, last = batch
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
             return {k: as_tensor(v) for k, v in inputs[0].items()}, as_tensor(last)
@@ -158,6 +160,15 @@ def part(batch: Any, target: str | None = None) -> tuple[Inputs, Tensor]:
         "A batch must be a tuple (inputs, target) or a dict with a target, got "
         f"{type(batch).__name__}. Give the data with its targets."
     )
+
+
+def _refuse_key(target: str | None) -> None:
+    """Refuse the key of the targets where a batch is a tuple, which would ignore it."""
+    if target is not None:
+        raise InputError(
+            f"target must be left out where the targets come last in a tuple, got {target!r}. "
+            "Leave it out, or pass the data as a dict."
+        )
 
 
 def as_tensor(value: Any) -> Tensor:
@@ -181,14 +192,16 @@ def as_split(data: Any, target: str | None = None, what: str = "training data") 
     """Wrap data of any kind as a split, and check that it holds samples.
 
     Args:
-        data: A tuple of tensors or arrays that ends with the targets, a dict, a Dataset or a
-            DataLoader.
+        data: A tuple of tensors or arrays that ends with the targets, a dict of them, a Dataset, a
+            DataLoader, or a list of samples that are tuples ``(input, target)`` or dicts.
         target: The key of the targets, where batches are dicts.
         what: The name of the data in errors.
 
     >>> split = as_split(([[1.0], [2.0], [3.0]], [0, 1, 0]))
     >>> len(split), split.take(torch.tensor([2])).inputs
     (3, (tensor([[3.]], dtype=torch.float64),))
+    >>> len(as_split([(torch.ones(2), 0), (torch.zeros(2), 1)]))
+    2
     """
     split = _wrap(data, target, what)
     if len(split) == 0:
@@ -207,6 +220,8 @@ def _wrap(data: Any, target: str | None, what: str) -> Split:
         return _of_dataset(data.dataset, data.collate_fn, target)
     if isinstance(data, IterableDataset):
         return _stack(list(DataLoader(data, batch_size=256)), target)
+    if _is_samples(data):
+        return _stack([_collated(data, what)], target)
     if isinstance(data, Mapping) or (isinstance(data, tuple | list) and len(data) >= 2):
         return _TensorSplit(*part(data, target))
     if (
@@ -216,9 +231,30 @@ def _wrap(data: Any, target: str | None, what: str) -> Split:
     ):
         return _of_dataset(data, default_collate, target)
     raise InputError(
-        f"The {what} must be a tuple (inputs, targets) of tensors or arrays, a dict, a Dataset or "
-        f"a DataLoader, got {type(data).__name__}. Give the inputs together with their targets."
+        f"The {what} must be a tuple (inputs, targets) of tensors or arrays, a dict, a list of "
+        f"samples, a Dataset or a DataLoader, got {type(data).__name__}. Give the inputs together "
+        "with their targets."
     )
+
+
+def _is_samples(data: Any) -> bool:
+    """Tell a list of samples from a list [inputs, targets], whose parts are no tuples or dicts."""
+    if not isinstance(data, list) or not data:
+        return False
+    return all(isinstance(item, Mapping) for item in data) or all(
+        isinstance(item, tuple) and len(item) >= 2 for item in data
+    )
+
+
+def _collated(samples: list[Any], what: str) -> Any:
+    try:
+        return default_collate(samples)
+    except (RuntimeError, TypeError, KeyError) as error:
+        raise InputError(
+            f"The {what} must be a list of samples with the same keys and shapes, got one that "
+            f"cannot be joined to a batch ({' '.join(str(error).split())[:160]}). Pad or resize the "
+            "samples, or encode them as numbers."
+        ) from error
 
 
 def _of_dataset(dataset: Any, collate: Any, target: str | None) -> Split:
@@ -227,6 +263,7 @@ def _of_dataset(dataset: Any, collate: Any, target: str | None) -> Split:
         and collate is default_collate
         and len(dataset.tensors) >= 2
     ):
+        _refuse_key(target)
         return _TensorSplit(tuple(dataset.tensors[:-1]), dataset.tensors[-1])
     return DatasetSplit(dataset, collate, target)
 

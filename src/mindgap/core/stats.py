@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from mindgap.core.errors import InputError
 from mindgap.core.result import Interval
-from mindgap.core.special import bisect, regularized_beta, student_quantile, student_tail
+from mindgap.core.special import bisect, log_upper_beta, student_quantile, student_tail
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
@@ -30,14 +30,27 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     return Interval(low=float(data.mean()) - half, high=float(data.mean()) + half, level=level)
 
 
-def standard_error(values: ArrayLike) -> float:
-    """Compute the standard error of a mean; infinite for a single value.
+def standard_error(values: ArrayLike, *, overlap: float = 0.0) -> float:
+    r"""Compute the standard error of a mean; infinite for a single value.
+
+    Random splits of the same data share samples, so their results are not independent and the
+    usual error is too small. The correction of Nadeau and Bengio is
+    $\sqrt{(1/J + n_{test} / n_{train}) \, s^2}$ for J splits.
+
+    Args:
+        values: Numbers, one per draw or split.
+        overlap: Test samples per training sample of a split, where all splits draw from the same
+            data; 0 for independent numbers.
 
     >>> round(standard_error([1.0, 2.0, 3.0]), 6)
     0.57735
+    >>> round(standard_error([1.0, 2.0, 3.0], overlap=0.25), 6)
+    0.763763
     """
     data = np.asarray(values, dtype=float)
-    return float(data.std(ddof=1) / math.sqrt(len(data))) if len(data) > 1 else math.inf
+    if len(data) < 2:
+        return math.inf
+    return float(data.std(ddof=1) * math.sqrt(1 / len(data) + overlap))
 
 
 def bootstrap(values: ArrayLike, level: float = 0.95, draws: int = 2000, seed: int = 0) -> Interval:
@@ -67,7 +80,8 @@ class Paired:
         difference: Mean of treated minus control.
         interval: Student's interval of the difference.
         p_value: Two-sided p-value of Student's test.
-        permutation_p_value: Two-sided p-value of the sign-flip test, which assumes no normality.
+        permutation_p_value: Two-sided p-value of the sign-flip test, which assumes no normality but
+            independent pairs; NaN where splits overlap.
         pairs: Number of pairs.
     """
 
@@ -78,18 +92,30 @@ class Paired:
     pairs: int
 
 
-def paired(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95, seed: int = 0) -> Paired:
-    """Compare two arms that share their seeds.
+def paired(
+    treated: ArrayLike,
+    control: ArrayLike,
+    *,
+    level: float = 0.95,
+    overlap: float = 0.0,
+    seed: int = 0,
+) -> Paired:
+    """Compare two arms that share their seeds or splits.
 
     Args:
-        treated: One number per seed.
-        control: The numbers of the other arm, seed by seed in the same order.
+        treated: One number per seed or split.
+        control: The numbers of the other arm, pair by pair in the same order.
         level: Confidence level of the interval.
+        overlap: Test samples per training sample, where the pairs are random splits of the same
+            data. The test is then the corrected resampled t-test of Nadeau and Bengio (see
+            :func:`standard_error`). 0 for independent pairs.
         seed: Seed of the sign flips (used beyond 14 pairs, where not all can be enumerated).
 
     >>> found = paired([0.9, 0.8, 0.85], [0.7, 0.65, 0.6])
     >>> round(found.difference, 6), found.pairs, found.permutation_p_value
     (0.2, 3, 0.25)
+    >>> found.p_value < paired([0.9, 0.8, 0.85], [0.7, 0.65, 0.6], overlap=0.25).p_value
+    True
     """
     first, second = np.asarray(treated, dtype=float), np.asarray(control, dtype=float)
     if first.shape != second.shape or first.ndim != 1 or len(first) < 2:
@@ -98,14 +124,15 @@ def paired(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95, seed:
             f"{first.shape} and {second.shape}. Run both arms with the same seeds."
         )
     difference = first - second
-    error = standard_error(difference)
+    error = standard_error(difference, overlap=overlap)
     mean = float(difference.mean())
     statistic = 0.0 if mean == 0 else (mean / error if error > 0 else math.copysign(math.inf, mean))
+    half = student_quantile(level, len(difference) - 1) * error
     return Paired(
         difference=mean,
-        interval=mean_interval(difference, level),
+        interval=Interval(low=mean - half, high=mean + half, level=level),
         p_value=student_tail(statistic, len(difference) - 1),
-        permutation_p_value=_sign_flip(difference, seed=seed),
+        permutation_p_value=math.nan if overlap else _sign_flip(difference, seed=seed),
         pairs=len(difference),
     )
 
@@ -153,13 +180,17 @@ class Nested:
     freedom: int
 
 
-def paired_nested(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95) -> Nested:
+def paired_nested(
+    treated: ArrayLike, control: ArrayLike, *, level: float = 0.95, overlap: float = 0.0
+) -> Nested:
     """Compare two arms given as tables of splits × seeds.
 
     Args:
         treated: One row per data split, one column per seed.
         control: The table of the other arm, with the same splits and seeds.
         level: Confidence level of both intervals.
+        overlap: Test samples per training sample, where the splits draw from the same data; 0 for
+            independent draws.
 
     >>> found = paired_nested([[2.0, 2.2], [1.0, 1.2]], [[1.0, 1.0], [1.0, 1.0]])
     >>> round(found.difference, 12), found.freedom
@@ -182,7 +213,7 @@ def paired_nested(treated: ArrayLike, control: ArrayLike, *, level: float = 0.95
     statistic = 0.0 if mean == 0 else (mean / error if error > 0 else math.copysign(math.inf, mean))
     half = student_quantile(level, freedom) * error
     return Nested(
-        over_splits=paired(first.mean(1), second.mean(1), level=level),
+        over_splits=paired(first.mean(1), second.mean(1), level=level, overlap=overlap),
         difference=mean,
         interval=Interval(low=mean - half, high=mean + half, level=level),
         p_value=student_tail(statistic, freedom),
@@ -267,10 +298,12 @@ def binomial_tail_inverse(errors: int, samples: int, delta: float) -> float:
     >>> round(binomial_tail_inverse(0, 100, 0.05), 6)
     0.029513
     """
-    if errors >= samples:
+    if errors >= samples or delta <= 0:
         return 1.0
+    # In logarithms: 1 - delta would be one for a delta below 1e-16, as many hypotheses make it.
+    budget = math.log(delta)
     return bisect(
-        lambda rate: regularized_beta(errors + 1, samples - errors, rate) - (1 - delta), 0.0, 1.0
+        lambda rate: budget - log_upper_beta(errors + 1, samples - errors, rate), 0.0, 1.0
     )
 
 

@@ -6,16 +6,20 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.errors import InputError
+from mindgap.core.calls import call, check_weights, checked_call, fingerprint, instability, values
+from mindgap.core.checks import integer, validated
+from mindgap.core.errors import InputError, NotFiniteError
+from mindgap.core.estimator import as_module
 from mindgap.core.loss import Loss, Task, align, as_loss
-from mindgap.core.purity import evaluating
-from mindgap.core.split import Batch, DatasetSplit, Inputs, Split, as_split, check_finite
+from mindgap.core.purity import evaluating, preserved
+from mindgap.core.split import Batch, DatasetSplit, Inputs, Split, as_split
 
 Which = Literal["train", "test"]
 T = TypeVar("T")
 _NAMES: dict[Which, str] = {"train": "training", "test": "test"}
 
 
+@validated
 class Subject:
     """A model with its loss and data: what measures, bounds and diagnoses examine.
 
@@ -23,15 +27,20 @@ class Subject:
     changes.
 
     Args:
-        model: The trained model.
-        loss: A name such as ``"cross_entropy"``, a torch loss, or any callable ``(output,
-            target)``.
-        train: The training data: a tuple of tensors or arrays, a dict, a Dataset or a DataLoader.
+        model: The trained model, or a fitted estimator of skorch or scikit-learn, which
+            :func:`mindgap.core.estimator.as_module` wraps.
+        loss: A name (see :func:`mindgap.core.loss.as_loss` for all), a torch loss, or any callable
+            ``(output, target)``.
+        train: The training data: a tuple of tensors or arrays, a dict, a Dataset, a DataLoader, or
+            a list of samples that are tuples ``(input, target)`` or dicts.
         test: Data that the model has never seen, in any of the same forms.
         initial: The state dict from before training, for measures of the distance travelled.
-        task: ``"classification"``, ``"multilabel"`` or ``"regression"``; follows from loss and
-            targets if None.
-        target: The key of the targets, where batches are dicts.
+        task: ``"classification"`` (targets are class numbers, outputs one logit per class),
+            ``"multilabel"`` (targets are 0 or 1, outputs one logit per label) or ``"regression"``
+            (outputs have the targets' shape). If None, it follows from the loss; for a loss of
+            your own, targets that are floats mean a regression.
+        target: The key of the targets, where batches are dicts; if None, the first of ``labels``,
+            ``label``, ``targets``, ``target`` and ``y`` that is there.
         name: The title of reports; the class of the model if empty.
         classes: The names of the classes, in the order of their numbers.
         history: One dict per epoch, as :func:`mindgap.fit` returns it.
@@ -48,7 +57,7 @@ class Subject:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Any,
         loss: str | Loss | Callable[..., Tensor],
         train: Any,
         test: Any = None,
@@ -62,25 +71,23 @@ class Subject:
         batch_size: int = 512,
         check_determinism: bool = True,
     ) -> None:
-        if not isinstance(model, nn.Module):
-            raise InputError(
-                f"model must be a torch.nn.Module, got {type(model).__name__}. Pass an instance."
-            )
-        self.model, self.loss = model, as_loss(loss)
+        self.model: nn.Module = as_module(model)
+        self.loss = as_loss(loss)
         self.train = as_split(train, target, "training data")
         self.test = None if test is None else as_split(test, target, "test data")
-        self.initial = None if initial is None else _checked_initial(model, initial)
+        self.initial = None if initial is None else _checked_initial(self.model, initial)
         self.name, self.classes, self.history = (
             name or type(model).__name__,
             classes,
             tuple(history),
         )
-        self.batch_size = batch_size
+        self.batch_size = integer("batch_size", batch_size)
         self._cache: dict[Hashable, tuple[Hashable, Any]] = {}
         self.task: Task = task or self.loss.task or _task_of(self.train)
         if check_determinism:
             _check_determinism(self.train)
         self._check_targets()
+        self._check_classes()
 
     def split(self, which: Which) -> Split:
         """Return the training or the test data; missing test data raise."""
@@ -95,6 +102,10 @@ class Subject:
     def forward(self, inputs: Inputs) -> Tensor:
         """Return the model's output for some inputs, in the model's precision, on its device."""
         return call(self.model, inputs, self._like())
+
+    def checked_forward(self, inputs: Inputs) -> Tensor:
+        """Return the output as ``forward`` does; a failure of the model becomes one sentence."""
+        return checked_call(self.model, inputs, self._like())
 
     def batches(self, which: Which = "train") -> Iterator[Batch]:
         """Read all samples in their fixed order."""
@@ -191,28 +202,30 @@ class Subject:
         found: T = kept[1]
         return found
 
+    def instability(self) -> str:
+        """Say why the outputs are not a function of the sample alone; empty if they are.
+
+        >>> noisy = Subject(nn.Linear(2, 1), "mse", (torch.eye(2), torch.ones(2, 1)))
+        >>> _ = noisy.model.register_forward_hook(lambda _, x, y: y + torch.rand_like(y))
+        >>> noisy.instability()
+        'the same samples give other outputs when asked again'
+        """
+        with preserved(self.model, weights=False), evaluating(self.model):
+            return instability(self.forward, self.train)
+
     def _like(self) -> Tensor:
-        return next(iter(self.model.parameters()), torch.empty(0))
+        tensors = (*self.model.parameters(), *self.model.buffers())
+        return next((t for t in tensors if t.is_floating_point()), torch.empty(0))
 
     def _typed(self, target: Tensor) -> Tensor:
         return typed(target, self.task, self._like())
 
     def _pass(self, which: Which) -> Tensor:
+        check_weights(self.model)
         with evaluating(self.model):
-            outputs = torch.cat([self._tried(batch.inputs) for batch in self.batches(which)])
+            outputs = torch.cat([self.checked_forward(b.inputs) for b in self.batches(which)])
         _check_outputs(outputs, self, which)
         return outputs
-
-    def _tried(self, inputs: Inputs) -> Tensor:
-        try:
-            return self.forward(inputs)
-        except (RuntimeError, IndexError, TypeError) as error:
-            shapes = ", ".join(str(tuple(value.shape)) for value in _values(inputs))
-            raise InputError(
-                f"The model must accept a batch of the data, got inputs of shape {shapes}, on "
-                f"which it failed ({' '.join(str(error).split())[:160]}). Reshape the inputs or "
-                "change the first layer."
-            ) from error
 
     def _features(self, which: Which) -> Tensor:
         layers = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
@@ -263,49 +276,23 @@ class Subject:
                 "only. Add samples of another class, or use a regression loss."
             )
 
-
-def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
-    """Call a model and take the logits out of whatever it returns.
-
-    Args:
-        model: Returns a tensor, a tuple that starts with one, or an object with ``.logits``.
-        inputs: Positional inputs as a tuple, or named ones as a dict.
-        like: A parameter, for the device and precision of the inputs.
-    """
-    if isinstance(inputs, dict):
-        output = model(**{name: _moved(value, like) for name, value in inputs.items()})
-    else:
-        output = model(*(_moved(value, like) for value in inputs))
-    if isinstance(output, Tensor):
-        return output
-    found = getattr(output, "logits", output[0] if isinstance(output, tuple) else None)
-    if not isinstance(found, Tensor):
-        raise InputError(
-            "The model must return a tensor, a tuple that starts with one, or an object with "
-            f".logits, got {type(output).__name__}. Wrap the model so that it does."
-        )
-    return found
-
-
-def fingerprint(model: nn.Module) -> Hashable:
-    """Make a key that changes whenever a weight or buffer does, also through ``.data``."""
-    tensors = [*model.parameters(), *model.buffers()]
-    with torch.no_grad():
-        sums = [
-            str((float(t.double().sum()), float(t.double().square().sum())))
-            for t in tensors
-            if t.numel()
-        ]
-    # The sums are text, because a NaN equals itself as text only.
-    return tuple((id(t), t._version, t.shape) for t in tensors), tuple(sums)
-
-
-def _moved(value: Tensor, like: Tensor) -> Tensor:
-    if value.is_floating_point():
-        return (
-            value.to(like.device, like.dtype) if like.is_floating_point() else value.to(like.device)
-        )
-    return value.to(like.device)
+    def _check_classes(self) -> None:
+        """Refuse names of classes that leave a label without a name, or that nothing needs."""
+        if not self.classes:
+            return
+        if self.task == "regression":
+            raise InputError(
+                f"classes must be left out in a regression, got {len(self.classes)} names. Leave "
+                "them out, or pass another loss."
+            )
+        if self.task == "classification":
+            splits = [split for split in (self.train, self.test) if split is not None]
+            needed = max(int(split.targets.max()) for split in splits) + 1
+            if len(self.classes) < needed:
+                raise InputError(
+                    f"classes must name every class from 0 to {needed - 1}, got "
+                    f"{len(self.classes)} names. Add the others, in the order of the class numbers."
+                )
 
 
 def _task_of(train: Split) -> Task:
@@ -333,7 +320,13 @@ def _margins(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def _check_outputs(outputs: Tensor, subject: Subject, which: Which) -> None:
     targets = subject.targets(which)
-    check_finite(outputs, f"model's outputs on the {_NAMES[which]} data")
+    bad = int((~torch.isfinite(outputs)).sum())
+    if bad:
+        raise NotFiniteError(
+            f"The model's outputs on the {_NAMES[which]} data must be finite numbers, got {bad} of "
+            f"{outputs.numel()} values that are NaN or infinite. Scale the inputs as in training, "
+            "or look for a division by zero in the model."
+        )
     if subject.task == "classification":
         check_classes(outputs, targets, which)
     elif align(outputs, targets).shape != outputs.shape:
@@ -367,7 +360,7 @@ def _check_determinism(split: Split) -> None:
     first, second = split.take(index), split.take(index)
     pairs = [
         (first.target, second.target),
-        *zip(_values(first.inputs), _values(second.inputs), strict=True),
+        *zip(values(first.inputs), values(second.inputs), strict=True),
     ]
     if not all(torch.equal(left, right) for left, right in pairs):
         raise InputError(
@@ -375,10 +368,6 @@ def _check_determinism(split: Split) -> None:
             "augmentation?). Pass the data without augmentation, or check_determinism=False to "
             "accept noise in every number."
         )
-
-
-def _values(inputs: Inputs) -> list[Tensor]:
-    return list(inputs.values() if isinstance(inputs, dict) else inputs)
 
 
 def _checked_initial(model: nn.Module, initial: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, number, require
+from mindgap.core import InputError, number, require, validated
 
 Numbers = Sequence[float] | Tensor
 Matrix = Sequence[Sequence[float]] | Tensor
 
 
+@validated
 def bateman(
     points: Tensor, *, production: float = 1.0, reaction: float = -1.0, speed: float = 1.0
 ) -> Tensor:
@@ -66,6 +67,7 @@ def bateman(
     )
 
 
+@validated
 def bateman_system(
     points: Tensor,
     production: Numbers,
@@ -105,6 +107,8 @@ def bateman_system(
             .numpy()
         )
 
+    if not number("tolerance", tolerance) > 0:
+        raise InputError(f"tolerance must be above 0, got {tolerance}. 1e-8 is usual.")
     solver = require("scipy.integrate", "neighbors")
     begin = rows[:, :-1].flatten().numpy()
     # scipy bounds the root mean square over all numbers: tighter by their root bounds each of them

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mindgap.core import validated
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.download import Remote
@@ -22,6 +23,7 @@ SOURCE = (
 
 
 @dataset("boston")
+@validated
 def boston(test_size: int = 102, seed: int = 0) -> DataSet:
     """506 districts of Boston: 13 features, median house value in thousands of dollars.
 

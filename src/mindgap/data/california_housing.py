@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mindgap.core import validated
 from mindgap.data.damage import reading
 from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.download import Remote
@@ -34,6 +35,7 @@ ROWS = 20_640
 
 
 @dataset("california")
+@validated
 def california(test_size: int = 4128, seed: int = 0) -> DataSet:
     """20,640 districts of California: 8 features, median house value in 100,000 dollars.
 

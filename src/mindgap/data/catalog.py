@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from mindgap.core import unknown_name
+from mindgap.core import unknown_name, validated
 from mindgap.core.registry import load_plugins, walk
 from mindgap.data.dataset import LOADERS, DataSet, Loader
 
@@ -35,6 +35,7 @@ def available() -> tuple[str, ...]:
     return tuple(loaders())
 
 
+@validated
 def load(name: str, **options: Any) -> DataSet:
     """Read, download or generate a data set.
 

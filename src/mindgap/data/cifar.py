@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mindgap.core import validated
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.digits import Bytes, images
@@ -25,6 +26,7 @@ SOURCE = "Krizhevsky, Learning multiple layers of features from tiny images (200
 
 
 @dataset("cifar10")
+@validated
 def cifar10(size: int | None = None, test_size: int | None = None, seed: int = 0) -> DataSet:
     """50,000 + 10,000 color images of shape (3, 32, 32) in [0, 1], in ten classes.
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, integer
+from mindgap.core import InputError, choice, integer, validated
 from mindgap.data.splits import moments, standardize, stratified_split
 
 TASKS = ("classification", "regression")
 Texts = tuple[tuple[str, ...], ...]
 
 
+@validated
 @dataclass(frozen=True, eq=False, repr=False)
 class DataSet:
     """Training and test data with what is known about them.
@@ -149,6 +150,7 @@ Loader = Callable[..., DataSet]
 LOADERS: dict[str, Loader] = {}
 
 
+@validated
 def dataset(name: str) -> Callable[[Loader], Loader]:
     """Register the function below as a data set, in this package or in a plug-in.
 

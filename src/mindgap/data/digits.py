@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mindgap.core import integer
+from mindgap.core import integer, validated
 from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.splits import stratified_split
 
@@ -20,6 +20,7 @@ SOURCE = (
 
 
 @dataset("digits")
+@validated
 def digits(test_size: int = 500, seed: int = 0) -> DataSet:
     """1,797 handwritten digits of shape (1, 8, 8) in [0, 1]; needs no download.
 

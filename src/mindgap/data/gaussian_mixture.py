@@ -5,11 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-from mindgap.core import generator, integer, number
+from mindgap.core import generator, integer, number, validated
 from mindgap.data.dataset import DataSet, dataset
 
 
 @dataset("gaussian-mixture")
+@validated
 def gaussian_mixture(
     size: int = 500,
     test_size: int = 2000,

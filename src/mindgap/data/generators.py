@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, generator, integer, number
+from mindgap.core import InputError, choice, generator, integer, number, validated
 from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.noise import label_noise
 
@@ -16,6 +16,7 @@ CALIBRATION = 4096  # inputs that center a teacher's outputs, so that no class i
 
 
 @dataset("two-moons")
+@validated
 def two_moons(
     size: int = 300, test_size: int = 1000, noise: float = 0.1, grid: bool = False, seed: int = 0
 ) -> DataSet:
@@ -73,6 +74,7 @@ def heteroscedastic_std(inputs: Tensor, noise: float = 0.5) -> Tensor:
 
 
 @dataset("heteroscedastic")
+@validated
 def heteroscedastic(
     size: int = 200, test_size: int = 1000, noise: float = 0.5, seed: int = 0
 ) -> DataSet:
@@ -101,6 +103,7 @@ def heteroscedastic(
 
 
 @dataset("teacher")
+@validated
 def teacher(
     size: int = 1000,
     test_size: int = 1000,

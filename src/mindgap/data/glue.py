@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from mindgap.core import validated
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet, Texts, dataset
 from mindgap.data.download import Remote
@@ -70,6 +71,7 @@ STSB = Task(
 
 
 @dataset("rte")
+@validated
 def rte(vocabulary: int = 5000, length: int = 128) -> DataSet:
     """2,490 + 277 pairs of sentences: does the first entail the second?
 
@@ -83,6 +85,7 @@ def rte(vocabulary: int = 5000, length: int = 128) -> DataSet:
 
 
 @dataset("mrpc")
+@validated
 def mrpc(vocabulary: int = 5000, length: int = 128) -> DataSet:
     """3,668 + 408 pairs of sentences: do they mean the same?
 
@@ -96,6 +99,7 @@ def mrpc(vocabulary: int = 5000, length: int = 128) -> DataSet:
 
 
 @dataset("stsb")
+@validated
 def stsb(vocabulary: int = 5000, length: int = 128) -> DataSet:
     """5,749 + 1,500 pairs of sentences with their similarity from 0 to 5.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mindgap.core import validated
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.digits import Bytes, images
@@ -25,6 +26,7 @@ SOURCE = "LeCun, Cortes and Burges, The MNIST database of handwritten digits (19
 
 
 @dataset("mnist")
+@validated
 def mnist(size: int | None = None, test_size: int | None = None, seed: int = 0) -> DataSet:
     """60,000 + 10,000 handwritten digits of shape (1, 28, 28) in [0, 1].
 

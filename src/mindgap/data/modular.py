@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, generator, integer, number
+from mindgap.core import InputError, choice, generator, integer, number, validated
 from mindgap.data.dataset import DataSet, dataset
 
 OPERATIONS = ("+", "-", "*", "/")
@@ -11,6 +11,7 @@ SOURCE = "After Power, Burda, Edwards, Babuschkin and Misra (2022), Grokking, ar
 
 
 @dataset("modular")
+@validated
 def modular_arithmetic(
     modulus: int = 97, operation: str = "+", train_fraction: float = 0.5, seed: int = 0
 ) -> DataSet:

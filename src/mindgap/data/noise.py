@@ -5,12 +5,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, generator, integer, number
+from mindgap.core import InputError, choice, generator, integer, number, validated
 from mindgap.data.dataset import DataSet
 
 KINDS = ("symmetric", "pair", "random")
 
 
+@validated
 def label_noise(
     labels: Tensor,
     fraction: float,
@@ -49,6 +50,7 @@ def label_noise(
     return noisy, mask
 
 
+@validated
 def gaussian_noise(targets: Tensor, std: float, seed: int = 0) -> Tensor:
     """Add independent Gaussian noise to the targets of a regression.
 
@@ -72,6 +74,7 @@ def gaussian_noise(targets: Tensor, std: float, seed: int = 0) -> Tensor:
     )
 
 
+@validated
 def with_label_noise(
     dataset: DataSet, fraction: float, kind: str = "symmetric", seed: int = 0
 ) -> tuple[DataSet, Tensor]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, generator, integer
+from mindgap.core import InputError, generator, integer, validated
 
 
+@validated
 def stratified_split(
     targets: Tensor, parts: Sequence[int] | Sequence[float], seed: int = 0
 ) -> tuple[Tensor, ...]:
@@ -38,6 +39,7 @@ def stratified_split(
     return tuple(chosen)
 
 
+@validated
 def stratified_folds(targets: Tensor, folds: int, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
     """Make folds for cross-validation in which every class has its share.
 
@@ -142,6 +144,7 @@ def moments(train: Tensor) -> tuple[Tensor, Tensor]:
     return mean, torch.where(spread > CONSTANT * mean.abs(), spread, torch.ones_like(spread))
 
 
+@validated
 def standardize(train: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
     """Shift and scale columns by the mean and standard deviation of the training part.
 

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from mindgap.core import DataUnavailableError
+from mindgap.core import DataUnavailableError, expanded
 from mindgap.data.damage import reading
 from mindgap.data.download import Remote, download, taking_turns, writing
 
@@ -21,7 +21,7 @@ def cache_folder() -> Path:
 def folders() -> tuple[Path, ...]:
     """List the folders that are searched: ``$MINDGAP_DATA`` if it is set, then the cache."""
     chosen = os.environ.get("MINDGAP_DATA")
-    return (Path(chosen).expanduser(), cache_folder()) if chosen else (cache_folder(),)
+    return (expanded(chosen), cache_folder()) if chosen else (cache_folder(),)
 
 
 def find(relative: str) -> Path | None:

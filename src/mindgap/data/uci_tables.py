@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mindgap.core import choice, integer
+from mindgap.core import choice, integer, validated
 from mindgap.data.damage import damaged, reading
 from mindgap.data.dataset import DataSet, dataset
 from mindgap.data.download import Remote
@@ -36,6 +36,7 @@ SOURCE = (
 )
 
 
+@validated
 def uci(table: str = "concrete", split: int = 0) -> DataSet:
     """One of nine UCI regression tables, with a published split: 90 % training, 10 % test.
 

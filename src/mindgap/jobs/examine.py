@@ -5,15 +5,26 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from mindgap.core import InputError, Measure, MindgapError, Progress, Result, Subject, catalog, find
+from mindgap.core import (
+    InputError,
+    Measure,
+    MindgapError,
+    Progress,
+    Result,
+    Subject,
+    catalog,
+    find,
+    validated,
+)
 from mindgap.measures.basic.gap import Gap
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap
 from mindgap.report.report import Report, build
 from mindgap.training.fitted import Fitted
 
-Chosen = Iterable[str | Measure]
+Chosen = str | Iterable[str | Measure]
 
 
+@validated
 def examine(
     subject: Subject | Fitted,
     *,

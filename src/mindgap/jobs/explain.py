@@ -21,6 +21,7 @@ from mindgap.core import (
     plain,
     reference,
     unknown_name,
+    validated,
 )
 from mindgap.core.spec import Function, Words, allowed, words_of
 from mindgap.data.catalog import loaders
@@ -114,6 +115,7 @@ class Entry:
         return "\n".join([*parts, f"Source  {self.source}"])
 
 
+@validated
 def explain(name: str) -> Entry:
     """Say what a measure, bound, remedy, study, data set or function is.
 
@@ -242,10 +244,10 @@ def _documented(text: str) -> dict[str, str]:
 
 def _topic(thing: Any) -> str:
     """The folder below the family's own, or the package of a plug-in."""
-    top, *folders = thing.__module__.split(".")[:-1]
+    top, *folders = thing.__module__.split(".")
     if top != "mindgap":
-        return str(thing.__module__.partition(".")[0])
-    below = folders[1:] if len(folders) > 1 or folders[0] in _FLAT else folders
+        return str(top)
+    below = folders[1:-1] if len(folders) > 2 or folders[0] in _FLAT else folders[:-1]
     return "/".join(below)
 
 

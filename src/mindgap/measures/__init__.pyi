@@ -1,9 +1,14 @@
 # Written by `make generate`; do not edit.
+from mindgap.measures.basic.area_under_roc import AreaUnderRoc as AreaUnderRoc
+from mindgap.measures.basic.balanced_error import BalancedError as BalancedError
 from mindgap.measures.basic.gap import Gap as Gap
 from mindgap.measures.basic.hardest_samples import HardestSamples as HardestSamples
 from mindgap.measures.basic.parameter_count import ParameterCount as ParameterCount
+from mindgap.measures.basic.r_squared import RSquared as RSquared
+from mindgap.measures.basic.root_mean_squared_error import RootMeanSquaredError as RootMeanSquaredError
 from mindgap.measures.basic.training_loss import TrainingLoss as TrainingLoss
 from mindgap.measures.basic.worst_class_error import WorstClassError as WorstClassError
+from mindgap.measures.basic.worst_label_error import WorstLabelError as WorstLabelError
 from mindgap.measures.curvature.pacgen import Pacgen as Pacgen
 from mindgap.measures.curvature.pacgen_null import PacgenNull as PacgenNull
 from mindgap.measures.data.local_label_variance import LocalLabelVariance as LocalLabelVariance

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from mindgap.core import InputError, unknown_name
+from mindgap.core import InputError, unknown_name, validated
 from mindgap.nets.elman import Elman
 from mindgap.nets.lenet import LeNet5
 from mindgap.nets.mlp import MLP
@@ -33,6 +33,7 @@ def available() -> tuple[str, ...]:
     return tuple(sorted(_NETS))
 
 
+@validated
 def build(name: str, **options: Any) -> nn.Module:
     """Make the network called ``name``.
 

@@ -3,12 +3,13 @@
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import choice, integer
+from mindgap.core import choice, integer, validated
 from mindgap.nets.mlp import activation_layer
 
 READOUTS = ("last", "mean", "all")
 
 
+@validated
 class Elman(nn.Module):
     r"""Recurrent network of Elman (1990) with a linear readout.
 

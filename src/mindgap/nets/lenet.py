@@ -2,12 +2,13 @@
 
 from torch import nn
 
-from mindgap.core import InputError, choice, integer
+from mindgap.core import InputError, choice, integer, validated
 from mindgap.nets.mlp import Stack, activation_layer
 
 POOLS = {"max": nn.MaxPool2d, "average": nn.AvgPool2d}
 
 
+@validated
 class LeNet5(Stack):
     """LeNet-5 of LeCun, Bottou, Bengio and Haffner (1998), in the form that is used today.
 

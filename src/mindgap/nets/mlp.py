@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from mindgap.core import InputError, choice, integer, rate
+from mindgap.core import InputError, choice, integer, rate, validated
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
@@ -35,6 +35,7 @@ class Stack(nn.Sequential):
         return super().__getitem__(idx)
 
 
+@validated
 class MLP(Stack):
     r"""Multilayer perceptron :math:`x \mapsto W_L\,\phi(\dots\phi(W_1 x + b_1)\dots) + b_L`.
 

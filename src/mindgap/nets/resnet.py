@@ -3,12 +3,13 @@
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mindgap.core import InputError, choice, integer
+from mindgap.core import InputError, choice, integer, validated
 from mindgap.nets.residual import NORMS, conv3x3, initialize, norm_layer, pooled
 
 SHORTCUTS = ("A", "B")
 
 
+@validated
 class ResNet(nn.Module):
     """Residual network for CIFAR of He, Zhang, Ren and Sun (2016), section 4.2.
 
@@ -62,6 +63,7 @@ class ResNet(nn.Module):
         return logits
 
 
+@validated
 class ResNet20(ResNet):
     """The residual network of depth 20: 269,722 parameters with ten classes and shortcut A.
 

@@ -3,12 +3,13 @@
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, choice, integer, rate
+from mindgap.core import InputError, choice, integer, rate, validated
 from mindgap.nets.mlp import activation_layer
 
 READOUTS = ("last", "mean", "all")
 
 
+@validated
 class Transformer(nn.Module):
     r"""Transformer of Vaswani et al. (2017) with pre-norm and learned positions.
 

@@ -2,10 +2,11 @@
 
 from torch import Tensor, nn
 
-from mindgap.core import InputError, choice, integer, rate
+from mindgap.core import InputError, choice, integer, rate, validated
 from mindgap.nets.residual import NORMS, conv3x3, initialize, norm_layer, pooled
 
 
+@validated
 class WideResNet(nn.Module):
     """Wide residual network WRN-depth-factor of Zagoruyko and Komodakis (2016).
 

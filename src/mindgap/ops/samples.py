@@ -6,51 +6,64 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
-from mindgap.core import Inputs, Split, Subject
+from mindgap.core import Batch, Inputs, Split, Subject
 from mindgap.core.chart.numbers import number
 from mindgap.ops.images import as_images
 
 MOST_VALUES = 12  # numbers that a reader can still take in
 
 
-def overlap(held: Split, train: Split, batch_size: int = 4096) -> float:
-    """Compute the share of held-out samples that are, with their target, in the training data.
-
-    Args:
-        held: The held-out samples.
-        train: The training samples.
-        batch_size: Samples that are hashed at once.
-
-    >>> from mindgap.core import as_split
-    >>> held = as_split((torch.tensor([[1.0], [2.0]]), torch.tensor([0, 1])))
-    >>> overlap(held, as_split((torch.tensor([[2.0], [3.0]]), torch.tensor([1, 1]))))
-    0.5
-    """
-    held_hashes, train_hashes = sample_hashes(held, batch_size), sample_hashes(train, batch_size)
-    return float(torch.isin(held_hashes, train_hashes).double().mean())
-
-
-def sample_hashes(split: Split, batch_size: int = 4096) -> Tensor:
+def sample_hashes(split: Split, batch_size: int = 4096, like: Split | None = None) -> Tensor:
     """Hash the inputs and target of every sample; different samples almost never collide.
+
+    Values are hashed, not bits: -0.0 is 0.0, and an integer is the equal floating-point number.
 
     Args:
         split: The samples.
         batch_size: Samples that are hashed at once; the hashes do not depend on it.
+        like: Another split to compare with. Its precision is used where it is coarser.
+
+    >>> from mindgap.core import as_split
+    >>> fine = as_split((torch.tensor([[0.1]], dtype=torch.float64), torch.tensor([1])))
+    >>> coarse = as_split((torch.tensor([[0.1]]), torch.tensor([1])))
+    >>> bool(sample_hashes(fine, like=coarse) == sample_hashes(coarse, like=fine))
+    True
     """
+    others = [] if like is None else _tensors(like.take(torch.arange(1)))
     return torch.cat(
-        [_hash([*_tensors(batch.inputs), batch.target]) for batch in split.batches(batch_size)]
+        [_hash(_rounded(_tensors(batch), others)) for batch in split.batches(batch_size)]
     )
 
 
-def _tensors(inputs: tuple[Tensor, ...] | dict[str, Tensor]) -> list[Tensor]:
+def _tensors(batch: Batch) -> list[Tensor]:
+    return [*tensors_of(batch.inputs), batch.target]
+
+
+def tensors_of(inputs: Inputs) -> list[Tensor]:
+    """Return the tensors of a batch's inputs in a fixed order."""
     return [inputs[name] for name in sorted(inputs)] if isinstance(inputs, dict) else list(inputs)
+
+
+def _rounded(tensors: list[Tensor], others: list[Tensor]) -> list[Tensor]:
+    """Return double-precision values, rounded to the others' precision where it is coarser."""
+    alike = [
+        tensor.to(other.dtype) if _is_coarser(other, tensor) else tensor
+        for tensor, other in zip(tensors, others, strict=False)
+    ]
+    # Adding zero turns -0.0 into 0.0.
+    return [t.detach().cpu().double() + 0.0 for t in (*alike, *tensors[len(alike) :])]
+
+
+def _is_coarser(one: Tensor, other: Tensor) -> bool:
+    floating = one.is_floating_point() and other.is_floating_point()
+    return floating and torch.finfo(one.dtype).eps > torch.finfo(other.dtype).eps
 
 
 def _hash(tensors: list[Tensor]) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     total = torch.zeros(len(tensors[0]), dtype=torch.int64)
     for tensor in tensors:
-        bits = tensor.detach().cpu().double().reshape(len(tensor), -1).view(torch.int64)
+        bits = tensor.reshape(len(tensor), -1).view(torch.int64)
         odd = torch.randint(-(2**62), 2**62, (bits.shape[1],), generator=generator) * 2 + 1
         # Doubles of small integers differ in their high bits only: mix them into the low ones. The
         # sum wraps around, which is exact arithmetic modulo 2**64 and independent of the batch.

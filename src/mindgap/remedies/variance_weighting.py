@@ -81,32 +81,44 @@ class VarianceWeighting(Remedy):
     max_weight: float = option(
         40.0, help="largest weight m of a sample, at least 1; 0 is off", low=0
     )
-    k: int = option(20, help="neighbors whose labels vary, the sample itself included", low=2)
+    k: int = option(
+        20, help="neighbors whose label variance is taken, including the sample itself", low=2
+    )
     solver: str = option(
-        "exact", help="find the optimum, or take steps", choices=("exact", "minibatch")
+        "exact",
+        help="solve for the exact optimum, or train in small batches",
+        choices=("exact", "minibatch"),
     )
     control: str = option(
-        "none", help="weights to compare with", choices=("none", "uniform", "permuted")
+        "none",
+        help="replace the weights by those of a control",
+        choices=("none", "uniform", "permuted"),
     )
     normalize: str = option(
         "none", help="divide the weights by their mean", choices=("none", "mean")
     )
     noise: str = option(
-        "keep", help="samples that disagree with all around them", choices=("keep", "cap", "drop")
+        "keep",
+        help="what to do with samples whose label no neighbor shares",
+        choices=("keep", "cap", "drop"),
     )
     standardize: bool = option(
-        False, help="divide each feature by its deviation before neighbors are searched"
+        False, help="divide each feature by its standard deviation before the neighbor search"
     )
     l2: float = option(
-        1e-6, help="penalty λ/2 ‖W‖² on the head; above 0 where classes can be separated", low=0
+        1e-6, help="penalty λ/2 ‖W‖² on the head; above 0 if classes are separable", low=0
     )
-    epochs: int = option(25, help="passes over the samples, in small batches", low=1)
-    learning_rate: float = option(1e-3, help="step size of Adam, in small batches", above=0)
-    batch_size: int = option(25, help="samples per step, in small batches", low=1)
+    epochs: int = option(25, help="epochs of the minibatch solver", low=1)
+    learning_rate: float = option(
+        1e-3, help="learning rate of Adam in the minibatch solver", above=0
+    )
+    batch_size: int = option(25, help="batch size of the minibatch solver", low=1)
     start: str = option(
-        "trained", help="head to begin from, in small batches", choices=("trained", "fresh")
+        "trained", help="head that the minibatch solver starts from", choices=("trained", "fresh")
     )
-    head: str = option("", help="dotted name of the last linear layer; found by itself if empty")
+    head: str = option(
+        "", help="dotted name of the last linear layer; found automatically if empty"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

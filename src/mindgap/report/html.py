@@ -17,12 +17,10 @@ from xml.etree import ElementTree as ET
 import jinja2
 from markupsafe import Markup
 
-from mindgap.core import MissingExtraError, require
 from mindgap.report import text as terminal
 from mindgap.report import wording
 from mindgap.report.draw import draw_all
-from mindgap.report.sections.bounds import bounds_charts
-from mindgap.report.sections.curves import training_charts
+from mindgap.report.sections import bounds_charts, training_charts
 
 if TYPE_CHECKING:
     from mindgap.report.report import Report
@@ -54,8 +52,8 @@ def mathml(latex: str, display: str = "block") -> str:
     """
     if not latex:
         return ""
-    require("latex2mathml", "report")
-    converter = require("latex2mathml.converter", "report")
+    from latex2mathml import converter  # only pages with formulas pay for it
+
     try:
         markup = str(converter.convert(latex, display=display))
         return _mended(markup, display) if _harmless(markup) else _source(latex)
@@ -138,10 +136,7 @@ def report_page(report: Report) -> str:
 
 def notebook(report: Report) -> str:
     """Return the verdict and the tables, with the whole page in a frame that opens on demand."""
-    try:
-        page = framed(report_page(report), height=800)
-    except MissingExtraError:  # the tables need no package
-        page = ""
+    page = framed(report_page(report), height=800)
     template = _environment().get_template("notebook.html")
     return template.render(report=report, css=asset("notebook.css"), page=Markup(page))  # noqa: S704
 
@@ -176,8 +171,9 @@ def fragment(charts: Sequence[Drawn]) -> str:
 
 def library() -> str:
     """Return the script that draws figures, to be inlined once per page."""
-    require("plotly", "report")
-    return str(require("plotly.offline", "report").get_plotlyjs())
+    from plotly.offline import get_plotlyjs  # slow to import
+
+    return str(get_plotlyjs())
 
 
 def asset(name: str) -> Markup:

@@ -14,7 +14,8 @@ class Facts:
 
     ``baseline`` is the training error of the best constant prediction: the majority class, or the
     mean target. ``overlap`` is the share of test samples that also appear in the training data. In
-    a regression the error is the loss.
+    a regression the error is the loss. ``unstable`` says why the model's output is not a function
+    of the sample alone; it is empty if it is.
     """
 
     name: str
@@ -31,11 +32,17 @@ class Facts:
     overlap: float = 0.0
     initial: bool = False
     stopped: str = ""
+    unstable: str = ""
 
     @property
     def rate(self) -> bool:
         """Whether the error is a share of wrong answers, to be shown as percent."""
         return self.task != "regression"
+
+    @property
+    def labels(self) -> bool:
+        """Whether the error counts labels, of which a sample has several, and not samples."""
+        return self.task == "multilabel"
 
     @property
     def scale(self) -> float:

@@ -16,7 +16,7 @@ import torch
 
 from mindgap._version import __version__
 from mindgap.core import InputError, Measure, Result, Subject, plain, unknown_name, write_whole
-from mindgap.core.plain import fields_of
+from mindgap.core.plain import check_types, fields_of, parsed
 from mindgap.report import text as terminal
 from mindgap.report import wording
 from mindgap.report.parts import Card, Facts, Verdict
@@ -133,19 +133,21 @@ class Report:
                 f"{data.get('kind')!r}. Pass a file that Report.save wrote, or upgrade mindgap."
             )
         try:
-            return decode(cls, data)
+            report = decode(cls, data)
+            check_types(report, cls, "report")
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise InputError(
-                f"A report must be one that mindgap wrote, got damaged data ({error}). Save it "
-                "again."
+                f"A report must be one that mindgap wrote, got damaged data ({error!s:.200}). Save "
+                "it again."
             ) from error
+        return report
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read back what :meth:`to_json` wrote."""
         try:
-            data = json.loads(text)
-        except ValueError as error:
+            data = parsed(text)
+        except InputError as error:
             raise InputError(
                 f"A report must be JSON, got other text ({error}). Pass a file saved as .json."
             ) from error
@@ -211,7 +213,7 @@ def build(
         stopped: Why training ended before its time.
         settings: What to print as settings.
     """
-    cards = tuple(card_of(measure, result) for measure, result in outcomes)
+    cards = tuple(_card(measure, result) for measure, result in outcomes)
     facts = facts_of(subject, overlap.value or 0.0, stopped)
     return Report(
         title=subject.name,
@@ -227,7 +229,7 @@ def build(
     )
 
 
-def card_of(measure: Measure, result: Result) -> Card:
+def _card(measure: Measure, result: Result) -> Card:
     """Return a result with the words of its spec."""
     words = measure.words()
     return Card(

@@ -9,7 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from mindgap.core import Sample
+from mindgap.core import Mark, Sample
+from mindgap.core.chart.parts import Scale
 
 Figure = dict[str, Any]
 
@@ -23,6 +24,16 @@ TRAIN, TEST, GREEN, AMBER, SKY, PINK = (
     "#CC79A7",
 )
 CYCLE = (TRAIN, TEST, GREEN, AMBER, PINK, SKY)
+COLORS = {
+    "train": TRAIN,
+    "training data": TRAIN,
+    "test": TEST,
+    "test data": TEST,
+    "suspects": TEST,
+    "validation": GREEN,
+    "gap": AMBER,
+    "complexity term": SKY,
+}
 INK, MUTED, LINE, GRAY = "#1f2733", "#5b6472", "#e6e9ee", "#b9c0cb"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 BARE = {"l": 8, "r": 16, "t": 8, "b": 8}  # margins of a figure without a legend
@@ -46,7 +57,7 @@ def figure(
     **more: Any,
 ) -> Figure:
     """Data in the style of all figures."""
-    axis = {
+    common = {
         "gridcolor": LINE,
         "zerolinecolor": GRAY,
         "linecolor": GRAY,
@@ -71,8 +82,8 @@ def figure(
             "yanchor": "bottom",
             "traceorder": "normal",
         },
-        "xaxis": {**axis, **x},
-        "yaxis": {**axis, **y},
+        "xaxis": {**common, **x},
+        "yaxis": {**common, **y},
         **more,
     }
     return {"data": [dict(trace) for trace in data], "layout": layout}
@@ -144,6 +155,38 @@ def named(names: Sequence[str], longest: int = LONGEST_NAME) -> dict[str, Any]:
         "ticktext": [clean(name, longest) for name in names],
         **QUIET,
     }
+
+
+def axis(label: str, scale: Scale = "", percent: bool = False) -> dict[str, Any]:
+    """Make an axis; powers of ten are written as such, not as µ or n."""
+    made: dict[str, Any] = {"title": axis_title(clean(label))}
+    if scale == "log":
+        made |= {"type": "log", "exponentformat": "power"}
+    elif scale:
+        made |= {"type": scale}
+    return made | ({"tickformat": ".1~%", "rangemode": "tozero"} if percent else {})
+
+
+def lines_across(marks: Sequence[Mark]) -> list[dict[str, Any]]:
+    """Draw marks as lines across the chart, with their names."""
+    return [_across(mark) for mark in marks]
+
+
+def _across(mark: Mark) -> dict[str, Any]:
+    color = mark.color or MUTED
+    text = {"text": clean(mark.name), "font": {"size": 11, "color": color}, "textangle": 0}
+    if mark.x is not None:
+        place = {"textposition": "end", "xanchor": "left", "yanchor": "top"}
+        return upright(mark.x, dash="dot", color=color, label={**text, **place})
+    ends = {"y0": mark.y, "y1": mark.y, "xref": "paper", "x0": 0, "x1": 1}
+    place = {"textposition": "start", "yanchor": "bottom"}
+    style = {"color": color, "width": 1.3, "dash": "dot"}
+    return {"type": "line", **ends, "line": style, "label": {**text, **place}}
+
+
+def color_of(name: str, place: int) -> str:
+    """Choose a color: the same thing has the same color on every chart."""
+    return COLORS.get(name.lower(), CYCLE[place % len(CYCLE)])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

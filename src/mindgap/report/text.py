@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mindgap.core import Gallery
+from mindgap.core import Chart, Gallery
 from mindgap.report import wording
 from mindgap.report.parts import Card
 
@@ -26,6 +26,7 @@ def text(report: Report, width: int | None = None) -> str:
         verdict(report, room),
         table(MEASURE_HEAD, [measure_row(card) for card in report.measures if card.defined], room),
         table(BOUND_HEAD, [bound_row(card) for card in tightest_first(report.bounds)], room),
+        *(str(chart).splitlines() for chart in _terminal_charts(report)),
         *(gallery(title, chart, room) for title, chart in galleries(report)),
         undefined(missing(report), room),
     ]
@@ -71,7 +72,7 @@ def measure_row(card: Card) -> tuple[str, ...]:
 def bound_row(card: Card) -> tuple[str, ...]:
     """Return one bound as cells."""
     terms = card.result.terms
-    parts = [wording.number(terms.get(name)) for name in ("empirical", "complexity")]
+    parts = [wording.rounded_up(terms.get(name)) for name in ("empirical", "complexity")]
     return card.result.name, wording.rounded_up(card.result.value), *parts, bound_verdict(card)
 
 
@@ -110,6 +111,11 @@ def _cut(line: str, room: int) -> str:
 
 
 FEW = 5  # samples of a gallery in a terminal; a page shows them all
+
+
+def _terminal_charts(report: Report) -> list[Chart]:
+    """Return the charts that belong into a terminal too, such as the errors of all classes."""
+    return [chart for card in report.measures for chart in card.result.charts if chart.terminal]
 
 
 def galleries(report: Report) -> list[tuple[str, Gallery]]:

@@ -1,14 +1,16 @@
 """Numbers and names as people read them."""
 
-import math
 import re
 from typing import Any
 
 from mindgap.core import Interval, Result
 from mindgap.core.chart.numbers import SPACE as SPACE
-from mindgap.core.chart.numbers import decimals, hundredfold
+from mindgap.core.chart.numbers import at_least as at_least
+from mindgap.core.chart.numbers import at_most as at_most
+from mindgap.core.chart.numbers import decimals, hundredfold, round_down, round_up, rounded_down
 from mindgap.core.chart.numbers import number as number
 from mindgap.core.chart.numbers import percent as percent
+from mindgap.core.chart.numbers import rounded_up as rounded_up
 from mindgap.report.parts import Facts
 
 TOGETHER = re.compile(r"(?<=[\d\]]) (?=%)|(?<=,) (?=[^\[\]]*\])")
@@ -50,12 +52,15 @@ def gap(facts: Facts, value: float, unit: str = "percentage points") -> str:
 
 
 def ends(facts: Facts, interval: Interval, joint: str = "and") -> str:
-    """Return the two ends of an interval of errors, both as exact as the larger needs."""
+    """Return the two ends of an interval of errors, both as exact as the larger needs.
+
+    The low end is rounded down and the high end up, so that the interval never shrinks.
+    """
+    if not facts.rate:
+        return f"{rounded_down(interval.low)} {joint} {rounded_up(interval.high)}"
     digits = max(decimals(max(abs(interval.low), abs(interval.high))), 1)
-    low, high = (
-        hundredfold(e, digits) if facts.rate else number(e) for e in (interval.low, interval.high)
-    )
-    return f"{low} {joint} {high}"
+    low, high = round_down(interval.low, digits + 2), round_up(interval.high, digits + 2)
+    return f"{hundredfold(low, digits)} {joint} {hundredfold(high, digits)}"
 
 
 def bounded(result: Result, facts: Facts, value: float | None) -> str:
@@ -65,38 +70,16 @@ def bounded(result: Result, facts: Facts, value: float | None) -> str:
     return at_most(value)
 
 
-def rounded_up(value: float | None, digits: int = 4) -> str:
-    """Write a number as :func:`number` does, but never below its value.
-
-    >>> rounded_up(0.12341), rounded_up(0.5), rounded_up(2345.2), rounded_up(None)
-    ('0.1235', '0.5', '2,346', '—')
-    """
-    if value is None or not math.isfinite(value) or value <= 0:
-        return number(value, digits)
-    kept = 0 if value >= 1000 else digits - 1 - math.floor(math.log10(value))
-    return number(math.ceil(round(value * 10.0**kept, 6)) / 10.0**kept, digits)
-
-
-def at_most(value: float) -> str:
-    """Write a share that a bound promises, rounded up: never in the bound's favor.
-
-    >>> [at_most(share).replace(SPACE, " ") for share in (0.1311, 0.0, 0.57, 0.000311)]
-    ['13.2 %', '0 %', '57 %', '0.032 %']
-    """
-    digits = max(decimals(value), 1 if value else 0)
-    # A share such as 0.57 is 56.99999999999999 % in floating point; that must not become 57.1 %.
-    tenths = math.ceil(round(value * 100 * 10**digits, 6))
-    return f"{hundredfold(tenths / 10 ** (digits + 2), digits)}{SPACE}%"
-
-
 def level(interval: Interval | None) -> str:
     """Return the level of an interval as percent."""
     return percent(interval.level if interval else 0.95)
 
 
 def span(interval: Interval | None) -> str:
-    """Return an interval in brackets, or nothing."""
-    return "" if interval is None else f"{number(interval.low)} … {number(interval.high)}"
+    """Return both ends of an interval, never narrower than it is, or nothing."""
+    if interval is None:
+        return ""
+    return f"{rounded_down(interval.low)} … {rounded_up(interval.high)}"
 
 
 def seconds(value: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
-from mindgap.core import InputError, require
+from mindgap.core import InputError, require, validated
 from mindgap.runs.process import WorkerProcess
 
 
@@ -55,6 +55,7 @@ class SerialExecutor(Executor):
         return future
 
 
+@validated
 class LocalExecutor(Executor):
     """Runs trials in worker processes on this machine.
 
@@ -119,6 +120,7 @@ class LocalExecutor(Executor):
                 process.close()
 
 
+@validated
 class DaskExecutor:
     """Runs trials on a Dask cluster.
 
@@ -142,6 +144,7 @@ class DaskExecutor:
         return future
 
 
+@validated
 class RayExecutor:
     """Runs trials on a Ray cluster, one CPU per trial.
 

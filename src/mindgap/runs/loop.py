@@ -7,6 +7,7 @@ Sweeps run trials through it, samplers evaluate points through it. What differs 
 import contextlib
 import dataclasses
 import functools
+import math
 import queue
 import time
 from abc import ABC, abstractmethod
@@ -16,11 +17,13 @@ from concurrent.futures import BrokenExecutor
 from typing import Any, Generic, TypeVar
 
 from mindgap.core import InputError, MindgapError, Progress
+from mindgap.runs.claims import Claimed
 from mindgap.runs.executors import AnyExecutor, AnyFuture
 from mindgap.runs.process import TaskTimeoutError, WorkerLostError
 from mindgap.runs.work import one_line
 from mindgap.runs.worker import LOADING
 
+STALL = 600.0  # seconds without an answer after which a remark tells
 LOSSES = 3  # workers that a job may lose before it counts as failed
 _TICK = 1.0
 _PATIENCE = 5.0
@@ -48,12 +51,16 @@ class Work(ABC, Generic[Item, Answer]):
         """Begin an attempt."""
 
     @abstractmethod
-    def failed(self, reason: str) -> Answer:
-        """Make the answer of a job that no worker could finish."""
+    def failed(self, reason: str, *, late: bool = False) -> Answer:
+        """Make the answer of a job that no worker could finish, or none within its time."""
 
     @abstractmethod
     def keep(self, job: Job[Item], answer: Answer) -> bool:
         """Commit a final answer; return whether the job succeeded."""
+
+    def claim(self, _job: Job[Item]) -> Claimed:
+        """Claim a job before its first attempt, where several drivers share the work."""
+        return "ours"
 
     def earlier(self, _job: Job[Item]) -> Answer | None:
         """Return the answer that an earlier driver was killed too soon to keep, if there is one."""
@@ -88,11 +95,13 @@ def drive(
     executor: AnyExecutor,
     depth: int,
     progress: Progress,
+    limit: int | None = None,
 ) -> bool:
     """Run all jobs; whatever ends this early, finished answers are kept.
 
     A worker that is lost costs its job one of ``LOSSES`` chances. Ctrl-C cancels what waits, ends
-    what runs and keeps what has come in meanwhile.
+    what runs and keeps what has come in meanwhile. Jobs that another driver has claimed are awaited
+    and taken over if it dies. A remark tells when nothing has finished for ``STALL`` seconds.
 
     Args:
         work: How a job is submitted, and what becomes of its answer.
@@ -100,11 +109,12 @@ def drive(
         executor: Where to run it.
         depth: How many jobs may be submitted and not yet finished.
         progress: Advanced once per finished job.
+        limit: Begin at most this many jobs; all unless given.
 
     Returns:
         Whether Ctrl-C ended it.
     """
-    return _Loop(work, jobs, executor, depth, progress).run()
+    return _Loop(work, jobs, executor, depth, progress, limit).run()
 
 
 class _Loop(Generic[Item, Answer]):
@@ -115,19 +125,26 @@ class _Loop(Generic[Item, Answer]):
         executor: AnyExecutor,
         depth: int,
         progress: Progress,
+        limit: int | None,
     ) -> None:
         self._work, self._executor, self._depth = work, executor, depth
-        self._progress = progress
+        self._progress, self._stall = progress, _Stall(work.title, progress)
+        self._left = math.inf if limit is None else limit  # jobs that may still be claimed
         self._waiting = deque(jobs)
+        self._claimed: deque[Job[Item]] = deque()
+        self._taken: list[Job[Item]] = []  # by other drivers
+        self._look = 0.0  # when to look again whether they are free
         self._flying: dict[Any, tuple[Job[Item], AnyFuture]] = {}
         self._landed: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run(self) -> bool:
         try:
             self._collect_earlier()
-            while self._waiting or self._flying:
+            while self._waiting or self._claimed or self._taken or self._flying:
                 self._fill()
-                self._settle(*self._next())
+                landed = self._next()
+                if landed is not None:
+                    self._settle(*landed)
         except KeyboardInterrupt:
             self._stop()
             return True
@@ -145,12 +162,33 @@ class _Loop(Generic[Item, Answer]):
                 self._keep(job, answer)
 
     def _fill(self) -> None:
-        while self._waiting and len(self._flying) < self._depth:
-            job = self._waiting[0]  # leaves the queue only once it flies, so that a stop finds it
+        while len(self._flying) < self._depth and self._claim_next():
+            job = self._claimed[0]  # leaves the queue only once it flies, so that a stop finds it
             future = self._submitted(job)
             self._flying[job.key] = (job, future)
-            self._waiting.popleft()
+            self._claimed.popleft()
             future.add_done_callback(functools.partial(self._land, job.key))
+
+    def _claim_next(self) -> bool:
+        """Claim a job if none is ready; return whether one is."""
+        if not self._left:
+            self._waiting.clear()
+            self._taken.clear()
+        if not self._waiting and self._taken and time.monotonic() >= self._look:
+            self._waiting.extend(self._taken)
+            self._taken.clear()
+            self._look = time.monotonic() + _TICK
+        while self._waiting and not self._claimed:
+            found = self._work.claim(self._waiting[0])
+            job = self._waiting.popleft()
+            if found == "ours":
+                self._claimed.append(job)
+                self._left -= 1
+            elif found == "taken":
+                self._taken.append(job)
+            else:
+                self._progress.advance()
+        return bool(self._claimed)
 
     def _land(self, key: Any, _: object) -> None:
         self._landed.put(key)
@@ -165,20 +203,26 @@ class _Loop(Generic[Item, Answer]):
                 "replaces dead workers) and start again."
             ) from error
 
-    def _next(self) -> tuple[Job[Item], AnyFuture]:
-        while True:
-            try:
-                return self._flying[self._landed.get(timeout=_TICK)]
-            except queue.Empty:
-                self._progress.tick()
+    def _next(self) -> tuple[Job[Item], AnyFuture] | None:
+        """Wait a moment for an answer; while nothing runs here, other drivers are awaited."""
+        if not self._flying and not self._taken:
+            return None
+        try:
+            landed = self._flying[self._landed.get(timeout=_TICK)]
+        except queue.Empty:
+            self._progress.tick()
+            self._stall.tick(len(self._flying), len(self._taken))
+            return None
+        self._stall.landed()
+        return landed
 
     def _settle(self, job: Job[Item], future: AnyFuture) -> None:
         answer = self._answer(job, future)
         if answer is None:
-            self._waiting.appendleft(job)
+            self._claimed.appendleft(job)
         elif self._work.retry(job, answer):
             job.attempt += 1
-            self._waiting.appendleft(job)
+            self._claimed.appendleft(job)
         else:
             self._keep(job, answer)
         del self._flying[job.key]  # last, so that Ctrl-C in between loses no answer
@@ -193,7 +237,7 @@ class _Loop(Generic[Item, Answer]):
         except InputError:
             raise  # no worker could ever run it
         except TaskTimeoutError as error:
-            return self._work.failed(str(error))
+            return self._work.failed(str(error), late=True)
         except Exception as error:
             job.lost += 1
             if job.lost < LOSSES:
@@ -223,8 +267,30 @@ class _Loop(Generic[Item, Answer]):
         abort: Callable[[], None] | None = getattr(self._executor, "abort", None)
         if abort is not None:
             abort()
-        jobs = [*(job for job, _ in self._flying.values()), *self._waiting]
+        jobs = [*(job for job, _ in self._flying.values()), *self._claimed, *self._waiting]
         return self._work.stop(jobs) or abort is not None
+
+
+class _Stall:
+    """Tells when nothing has finished for a long time, ever more rarely."""
+
+    def __init__(self, title: str, progress: Progress) -> None:
+        self._title, self._progress = title, progress
+        self.landed()
+
+    def landed(self) -> None:
+        self._since, self._patience = time.monotonic(), STALL
+
+    def tick(self, here: int, elsewhere: int) -> None:
+        quiet = time.monotonic() - self._since
+        if quiet < self._patience:
+            return
+        self._patience *= 2
+        others = f" (and {elsewhere} in other processes)" if elsewhere else ""
+        self._progress.note(
+            f"{self._title} has finished nothing for {quiet / 60:.0f} min, with {here} under way"
+            f"{others}. Press Ctrl-C to stop, and pass a timeout to end what hangs."
+        )
 
 
 def _finished(future: AnyFuture) -> Any:

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mindgap.core import (
     InputError,
@@ -12,9 +12,13 @@ from mindgap.core import (
     Table,
     Trial,
     UnknownNameError,
+    check_types,
+    citation,
+    expanded,
     ordered,
     plain,
     restored,
+    validated,
     write_whole,
 )
 from mindgap.core.spec import REGISTRY
@@ -24,9 +28,20 @@ from mindgap.runs.trial_id import version_of
 from mindgap.runs.work import now
 
 SCHEMA = 1
-_NEEDED = ("study", "fields", "expected", "trials", "table", "versions", "cost", "date")
+_NEEDED: dict[str, Any] = {
+    "study": str,
+    "fields": dict[str, Any],
+    "expected": dict[str, float],
+    "trials": list[dict[str, Any]],
+    "table": dict[str, Any],
+    "versions": dict[str, list[str]],
+    "cost": dict[str, float],
+    "date": str,
+}
+_STATUS = Literal["done", "failed", "missing"]
 
 
+@validated
 def save_results(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
     """Write a sweep to a JSON file: study, trials, records, table, versions and cost.
 
@@ -73,6 +88,7 @@ def _as_results(sweep: Sweep) -> dict[str, Any]:
     }
 
 
+@validated
 def load_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the file that :func:`save_results` wrote.
 
@@ -83,7 +99,7 @@ def load_results(path: str | os.PathLike[str]) -> dict[str, Any]:
         Its content, with the table as a dictionary under ``"table"``.
     """
     try:
-        data = restored(Path(path).expanduser().read_text(encoding="utf-8"))
+        data = restored(expanded(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
             f"{path} must be a file of results, got: {error.strerror}. Check the path."
@@ -92,7 +108,7 @@ def load_results(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(
             f"{path} must be a JSON file of results, got: {error}. Save the sweep again."
         ) from error
-    return _checked(data, path)
+    return checked_results(data, path)
 
 
 def table_of(results: Mapping[str, Any]) -> Table:
@@ -116,9 +132,17 @@ def _distinct(rows: list[StoredTrial], name: str) -> list[str]:
     return sorted({getattr(row, name) for row in rows})
 
 
-def _checked(data: Any, path: str | os.PathLike[str]) -> dict[str, Any]:
+def checked_results(data: Any, path: str | os.PathLike[str] = "The mapping") -> dict[str, Any]:
+    """Return results that have all that pages need, each of its type.
+
+    Args:
+        data: What may be results.
+        path: Where it comes from, for the error.
+    """
     missing = (
-        [name for name in _NEEDED if name not in data] if isinstance(data, dict) else list(_NEEDED)
+        [name for name in _NEEDED if name not in data]
+        if isinstance(data, Mapping)
+        else list(_NEEDED)
     )
     if missing:
         raise InputError(
@@ -129,16 +153,39 @@ def _checked(data: Any, path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(
             f"{path} must have schema {SCHEMA}, got {data.get('schema')!r}. Upgrade mindgap."
         )
+    _check_content(data, path)
     return dict(data)
 
 
+def _check_content(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    try:
+        for name, hint in _NEEDED.items():
+            check_types(data[name], hint, name)
+        for k, trial in enumerate(data["trials"]):
+            check_types(trial.get("status"), _STATUS, f"trials[{k}].status")
+            check_types(trial.get("error", ""), str, f"trials[{k}].error")
+        table = table_of(data)
+        check_types(table, Table, "table")
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"{path} must hold results as mindgap wrote them, got damaged ones ({error!s:.200}). "
+            "Save the sweep again."
+        ) from error
+    if {len(row) for row in table.rows} - {len(table.columns)}:
+        raise InputError(
+            f"{path} must have a table with {len(table.columns)} cells in every row, got another "
+            "number. Save the sweep again."
+        )
+
+
+@validated
 def results_page(results: Mapping[str, Any]) -> str:
     """Write a Markdown page with the study's words, table, cost and provenance.
 
     Args:
         results: What :func:`load_results` returned.
     """
-    table = table_of(results)
+    table = table_of(checked_results(results))
     parts = [
         f"# {table.title}",
         *_words(results["study"]),
@@ -169,7 +216,7 @@ def _registered(name: str) -> type[Spec] | None:
 
 
 def _cites(study: type[Spec]) -> str:
-    return f"After: {', '.join(study.cites)}." if study.cites else ""
+    return f"After {', '.join(citation(key) for key in study.cites)}." if study.cites else ""
 
 
 def _expected(expected: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import dataclasses
+import hashlib
 import io
 import json
 import os
@@ -12,12 +13,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from mindgap.core import InputError, Study, Trial, plain, restored, write_whole
+from mindgap.core import (
+    InputError,
+    Study,
+    Trial,
+    check_types,
+    expanded,
+    plain,
+    restored,
+    validated,
+    write_whole,
+)
 from mindgap.core.files import unwritable
+from mindgap.runs.claims import CLAIMS_TABLE, Claims
 from mindgap.runs.trial_id import fields_of, parameters_of, seed_of, trial_ids
 from mindgap.runs.work import Outcome, Status
 
-SCHEMA = 1
+SCHEMA = 2  # 1 had neither checksums nor claims
 _APPLICATION = 0x6D676170  # "mgap": tells our files from those of other programs
 _PATIENCE = 60.0  # seconds to wait while another driver writes
 _TABLE = """
@@ -26,8 +38,11 @@ CREATE TABLE IF NOT EXISTS trials (
   seed INTEGER NOT NULL, status TEXT NOT NULL CHECK (status IN ('done', 'failed')), record TEXT,
   error TEXT NOT NULL, traceback TEXT NOT NULL, wall_seconds REAL NOT NULL,
   cpu_seconds REAL NOT NULL, pid INTEGER NOT NULL, host TEXT NOT NULL, mindgap TEXT NOT NULL,
-  torch TEXT NOT NULL, python TEXT NOT NULL, started TEXT NOT NULL, finished TEXT NOT NULL
+  torch TEXT NOT NULL, python TEXT NOT NULL, started TEXT NOT NULL, finished TEXT NOT NULL,
+  checksum TEXT NOT NULL
 )"""
+# A row of schema 1 has no checksum, and none is compared.
+_UPGRADE = "ALTER TABLE trials ADD COLUMN checksum TEXT NOT NULL DEFAULT ''"
 _JSON = ("fields", "parameters", "record")
 
 
@@ -56,16 +71,19 @@ class StoredTrial:
 
 
 _COLUMNS = tuple(field.name for field in dataclasses.fields(StoredTrial))
-_MARKS = ", ".join("?" * len(_COLUMNS))
-_RENEW = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+_STORED = (*_COLUMNS, "checksum")
+_MARKS = ", ".join("?" * len(_STORED))
+_RENEW = ", ".join(f"{name} = excluded.{name}" for name in _STORED[1:])
 # A finished trial is never overwritten, so that two drivers on one file cannot make two results. A
-# failed trial may be.
+# failed trial may be, and one that is done without a record.
 _ADD = (
-    f"INSERT INTO trials ({', '.join(_COLUMNS)}) VALUES ({_MARKS}) "  # noqa: S608  (our columns)
-    f"ON CONFLICT (id) DO UPDATE SET {_RENEW} WHERE trials.status = 'failed'"
+    f"INSERT INTO trials ({', '.join(_STORED)}) VALUES ({_MARKS}) "  # noqa: S608  (our columns)
+    f"ON CONFLICT (id) DO UPDATE SET {_RENEW} WHERE trials.status = 'failed' "
+    "OR trials.record IS NULL"
 )
 
 
+@validated
 class Store:
     """Finished trials in one SQLite file, safe for several drivers at once.
 
@@ -81,7 +99,7 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = path if path == ":memory:" else Path(path).expanduser()
+        self.path = path if path == ":memory:" else expanded(path)
         with self._told():
             self._connection = _connect(self.path)
         try:
@@ -106,8 +124,9 @@ class Store:
         head = {"id": identity, "study": study.name, "fields": fields_of(study)}
         what = {"parameters": parameters_of(trial), "seed": seed_of(trial)}
         row = head | what | dataclasses.asdict(outcome)
+        values = [row[name] for name in _COLUMNS]
         with self._told():
-            return self._connection.execute(_ADD, [row[name] for name in _COLUMNS]).rowcount > 0
+            return self._connection.execute(_ADD, [*values, _checksum(values)]).rowcount > 0
 
     def records(self, study: str | Study | None = None) -> list[StoredTrial]:
         """Read stored trials.
@@ -124,6 +143,12 @@ class Store:
             for key in dict.fromkeys(trial_ids(study, list(study.trials())))
             if key in known
         ]
+
+    @contextlib.contextmanager
+    def claims(self) -> Iterator[Claims]:
+        """Open the claims of a driver, which end with it."""
+        with self._told(), Claims(self.path if isinstance(self.path, Path) else None) as claims:
+            yield claims
 
     def export(self, path: str | os.PathLike[str], study: str | Study | None = None) -> Path:
         """Write stored trials to a file.
@@ -145,11 +170,16 @@ class Store:
         self.close()
 
     def _rows(self, study: str | None) -> list[StoredTrial]:
-        where, values = ("", []) if study is None else (" WHERE study = ?", [study])
-        columns = ", ".join(_COLUMNS)
-        query = f"SELECT {columns} FROM trials{where} ORDER BY finished, rowid"  # noqa: S608
+        where, values = ("", []) if study is None else (" AND study = ?", [study])
+        columns = ", ".join(_STORED)
+        # What is done without a record is as good as not run.
+        query = (
+            f"SELECT {columns} FROM trials WHERE (status = 'failed' OR record IS NOT NULL){where} "  # noqa: S608
+            "ORDER BY finished, rowid"
+        )
         with self._told():
-            return [_row(values) for values in self._connection.execute(query, values).fetchall()]
+            rows = self._connection.execute(query, values).fetchall()
+        return [_row(row, self.path) for row in rows]
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -159,11 +189,31 @@ class Store:
             raise _sentence(self.path, error) from error
 
 
-def _row(values: tuple[Any, ...]) -> StoredTrial:
+def _row(stored: tuple[Any, ...], path: str | Path) -> StoredTrial:
+    try:
+        return _intact(stored)
+    except (TypeError, ValueError) as error:
+        statement = f"DELETE FROM trials WHERE id = '{stored[0]}'"  # noqa: S608  (for the user)
+        raise InputError(
+            f"{path} must hold trials as they were written, got a damaged one ({error!s:.200}). "
+            f'Restore a copy, or run the trial again after: sqlite3 {path} "{statement}"'
+        ) from error
+
+
+def _intact(stored: tuple[Any, ...]) -> StoredTrial:
+    *values, checksum = stored
+    if checksum and checksum != _checksum(values):
+        raise InputError("its checksum is that of another content")
     row = dict(zip(_COLUMNS, values, strict=True))
-    return StoredTrial(
-        **row | {name: restored(row[name]) for name in _JSON if row[name] is not None}
-    )
+    read = {name: restored(row[name]) for name in _JSON if row[name] is not None}
+    trial = StoredTrial(**row | read)
+    check_types(trial, StoredTrial, "trial")
+    return trial
+
+
+def _checksum(values: Sequence[Any]) -> str:
+    """Hash a row as SQLite gives it back."""
+    return hashlib.sha256(json.dumps(values, default=repr).encode()).hexdigest()
 
 
 def _connect(path: str | Path) -> sqlite3.Connection:
@@ -184,6 +234,9 @@ def _prepare(connection: sqlite3.Connection, path: str | Path) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     _patiently(connection, "BEGIN IMMEDIATE")  # also the proof that the file can be written
     connection.execute(_TABLE)
+    connection.execute(CLAIMS_TABLE)
+    if "checksum" not in {row[1] for row in connection.execute("PRAGMA table_info(trials)")}:
+        connection.execute(_UPGRADE)
     connection.execute("CREATE INDEX IF NOT EXISTS trials_of_study ON trials (study)")
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
     connection.execute(f"PRAGMA user_version = {SCHEMA}")

@@ -4,10 +4,22 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mindgap.core import InputError, Progress, Record, Study, Table, Trial
+from mindgap.core import (
+    InputError,
+    Progress,
+    Record,
+    Study,
+    Table,
+    Trial,
+    expanded,
+    integer,
+    number,
+    validated,
+)
+from mindgap.runs.claims import Claimed, Claims
 from mindgap.runs.executors import AnyExecutor, AnyFuture, LocalExecutor, in_flight, open_executor
 from mindgap.runs.loop import Job, Work, drive, refuse_while_loading
 from mindgap.runs.store import Store, StoredTrial
@@ -23,9 +35,9 @@ def default_store() -> Path:
     """
     named = os.environ.get("MINDGAP_RUNS")
     if named:
-        return Path(named).expanduser()
+        return expanded(named)
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "mindgap" / "runs.sqlite"
+    return expanded(cache) / "mindgap" / "runs.sqlite"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,6 +49,7 @@ class Sweep:
         trials: All its trials.
         rows: One entry per trial, in the same order; None where nothing is known yet.
         resumed: How many trials were in the store before.
+        elsewhere: How many trials other drivers of the same store finished meanwhile.
         interrupted: Whether Ctrl-C ended the sweep.
     """
 
@@ -44,6 +57,7 @@ class Sweep:
     trials: tuple[Trial, ...]
     rows: tuple[StoredTrial | None, ...]
     resumed: int
+    elsewhere: int = 0
     interrupted: bool = False
 
     @property
@@ -65,7 +79,7 @@ class Sweep:
     @property
     def done(self) -> int:
         """How many trials this call finished."""
-        return len(self.records) - self.resumed
+        return len(self.records) - self.resumed - self.elsewhere
 
     @property
     def failed(self) -> int:
@@ -95,6 +109,7 @@ class Sweep:
         parts = [
             f"{self.done} done",
             f"{self.resumed} resumed",
+            *([f"{self.elsewhere} done by other drivers"] if self.elsewhere else []),
             f"{self.failed} failed",
             f"{self.missing} to run",
         ]
@@ -115,20 +130,39 @@ class _Trials(Work[Trial, Outcome]):
 
     title = "A sweep"
 
-    def __init__(self, study: Study, store: Store) -> None:
-        self._study, self._store = study, store
+    def __init__(
+        self,
+        study: Study,
+        store: Store,
+        claims: Claims,
+        known: Mapping[str, StoredTrial],
+        timeout: float | None,
+    ) -> None:
+        self._study, self._store, self._claims = study, store, claims
+        self._known, self._timeout = known, timeout
+        self.kept: set[str] = set()
+
+    def claim(self, job: Job[Trial]) -> Claimed:
+        known = self._known.get(job.key)
+        return self._claims.claim(job.key, seen=None if known is None else known.finished)
 
     def submit(self, executor: AnyExecutor, job: Job[Trial]) -> AnyFuture:
-        return executor.submit(run_trial, self._study, job.item)
+        if self._timeout is None:
+            return executor.submit(run_trial, self._study, job.item)
+        assert isinstance(executor, LocalExecutor)
+        return executor.submit_within(self._timeout, run_trial, self._study, job.item)
 
-    def failed(self, reason: str) -> Outcome:
-        return Outcome(status="failed", error=f"WorkerLost: {reason}")
+    def failed(self, reason: str, *, late: bool = False) -> Outcome:
+        return Outcome(status="failed", error=f"{'Timeout' if late else 'WorkerLost'}: {reason}")
 
     def keep(self, job: Job[Trial], answer: Outcome) -> bool:
-        self._store.add(job.key, self._study, job.item, answer)
+        if self._store.add(job.key, self._study, job.item, answer):
+            self.kept.add(job.key)
+        self._claims.release(job.key)
         return answer.status == "done"
 
 
+@validated
 def sweep(
     study: Study,
     *,
@@ -138,11 +172,13 @@ def sweep(
     progress: bool = True,
     limit: int | None = None,
     retry_failed: bool = True,
+    timeout: float | None = None,
 ) -> Sweep:
     """Run the trials of a study that the store lacks, and return all that it holds.
 
     Ctrl-C ends the sweep at once and keeps what is finished. The next call resumes where it
-    stopped.
+    stopped. Several drivers on one store share the trials: each trial is run by one of them, and
+    all of them return all records.
 
     Args:
         study: The study to run.
@@ -154,6 +190,7 @@ def sweep(
         limit: Run at most this many trials now.
         retry_failed: Whether to run failed trials again. A trial that failed for want of memory or
             data should not stay failed.
+        timeout: Seconds after which a trial is killed and counts as failed; no limit unless given.
 
     Returns:
         The trials with their records; ``interrupted`` is true if Ctrl-C ended the sweep.
@@ -165,31 +202,48 @@ def sweep(
     >>> found.done, found.complete
     (1, False)
     """
-    _check(study, limit)
+    _check(limit, timeout, executor)
+    if workers is not None:
+        integer("workers", workers)  # before the store is made
     trials = tuple(study.trials())
     ids = trial_ids(study, list(trials))
     make = functools.partial(LocalExecutor, workers)
     with _opened(store) as kept, open_executor(executor, make) as chosen:
         before = _known(kept, study)
-        jobs = _jobs(ids, trials, before, retry_failed)[:limit]
+        jobs = _jobs(ids, trials, before, retry_failed)
         resumed = sum(_is_done(before.get(key)) for key in ids)
-        with Progress(
-            resumed + len(jobs), done=resumed, unit="trial", title=study.name, shown=progress
-        ) as bar:
-            interrupted = drive(_Trials(study, kept), jobs, chosen, in_flight(chosen, workers), bar)
+        total = resumed + (len(jobs) if limit is None else min(limit, len(jobs)))
+        depth = in_flight(chosen, workers)
+        with (
+            Progress(total, done=resumed, unit="trial", title=study.name, shown=progress) as bar,
+            kept.claims() as claims,
+        ):
+            work = _Trials(study, kept, claims, before, timeout)
+            interrupted = drive(work, jobs, chosen, depth, bar, limit)
         after = _known(kept, study)
-    rows = tuple(after.get(key) for key in ids)
-    return Sweep(study=study, trials=trials, rows=rows, resumed=resumed, interrupted=interrupted)
+    done = [key for key in ids if _is_done(after.get(key)) and not _is_done(before.get(key))]
+    return Sweep(
+        study=study,
+        trials=trials,
+        rows=tuple(after.get(key) for key in ids),
+        resumed=resumed,
+        elsewhere=sum(key not in work.kept for key in done),
+        interrupted=interrupted,
+    )
 
 
-def _check(study: Study, limit: int | None) -> None:
-    if not isinstance(study, Study):
-        raise InputError(
-            f"study must be an instance of a Study, got {study!r}. Pass MyStudy(), not its name "
-            "or class."
-        )
+def _check(limit: int | None, timeout: float | None, executor: AnyExecutor | None) -> None:
     if limit is not None and limit < 0:
         raise InputError(f"limit must be 0 or more, got {limit}. Leave it out to run all trials.")
+    if timeout is not None and not number("timeout", timeout) > 0:
+        raise InputError(
+            f"timeout must be above 0 seconds, got {timeout}. Leave it out to wait for ever."
+        )
+    if timeout is not None and not isinstance(executor, LocalExecutor | None):
+        raise InputError(
+            "timeout needs worker processes that can be killed, got "
+            f"{type(executor).__name__}. Pass LocalExecutor() or leave the timeout out."
+        )
     refuse_while_loading(_Trials.title)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mindgap._version import __version__
-from mindgap.core import FAMILIES, InputError, Study, Trial, canonical
+from mindgap.core import FAMILIES, InputError, Study, Trial, canonical, validated
 
 PACKAGE = "mindgap"
 # Whoever imports one of these functions may reach any module of the folders by a name in a string.
@@ -219,6 +219,7 @@ def _strip_docstrings(tree: ast.AST) -> None:
 _LARGEST_SEED = 2**63 - 1
 
 
+@validated
 def trial_id(study: Study, trial: Trial) -> str:
     """Hash what a trial does: study, fields, parameters, seed and code.
 

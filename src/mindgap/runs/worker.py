@@ -82,11 +82,13 @@ def main() -> None:
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(source, tasks), daemon=True).start()
     threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
-    send(sink, b"ready")
-    while True:
-        task = tasks.get()
-        send(sink, b"begun")  # a worker that dies before this was idle, and another takes the task
-        send(sink, _answer(task))
+    with contextlib.suppress(BrokenPipeError):  # the driver has gone: nobody wants the answer
+        send(sink, b"ready")
+        while True:
+            task = tasks.get()
+            send(sink, b"begun")  # one that dies before this was idle: another takes the task
+            send(sink, _answer(task))
+    os._exit(0)  # the end of Python would flush the broken pipe once more
 
 
 def _own_pipes() -> tuple[IO[bytes], IO[bytes]]:

@@ -63,6 +63,8 @@ class Acquisition:
         integer("order", self.order, 1)
         integer("draws", self.draws, 2)
         integer("neighbors", self.neighbors, 0)
+        if self.step is not None and not number("step", self.step) > 0:
+            raise InputError(f"step must be above 0, got {self.step}. Pass a small width, or None.")
         if not number("epsilon", self.epsilon) > 0:
             raise InputError(
                 f"epsilon must be above 0, got {self.epsilon}. It is the variance of the noise."

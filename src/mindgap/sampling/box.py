@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, integer
+from mindgap.core import InputError, integer, validated
 from mindgap.ops.mixture.points import as_numbers, as_rows
 
 
@@ -67,6 +67,7 @@ class Domain(ABC):
         return None
 
 
+@validated
 @dataclasses.dataclass(frozen=True)
 class Box(Domain):
     """All points between two corners, coordinate by coordinate.

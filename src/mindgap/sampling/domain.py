@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, integer, number
+from mindgap.core import InputError, choice, integer, number, validated
 from mindgap.ops.mixture.points import as_rows
 from mindgap.ops.rejection import LIMIT, Accepted, Contains, accept, mask
 from mindgap.sampling.box import Box, Domain
@@ -18,6 +18,7 @@ __all__ = ["Box", "Domain", "Product", "Simplex", "Where", "from_dict"]
 ROUNDING = 1e-12
 
 
+@validated
 @dataclasses.dataclass(frozen=True)
 class Simplex(Domain):
     """Parts of a whole: coordinates of at least 0 that sum to at most ``total``.
@@ -75,6 +76,7 @@ class Simplex(Domain):
         return {"kind": "simplex", "size": self.size, "total": self.total}
 
 
+@validated
 @dataclasses.dataclass(frozen=True)
 class Product(Domain):
     """The Cartesian product of domains: first the coordinates of the first one, and so on.
@@ -122,6 +124,7 @@ class Product(Domain):
         return {"kind": "product", "factors": [factor.to_dict() for factor in self.factors]}
 
 
+@validated
 @dataclasses.dataclass(frozen=True)
 class Where(Domain):
     """The points of a domain that obey a rule.
@@ -140,6 +143,9 @@ class Where(Domain):
     inside: Domain
     rule: Contains
     limit: int = LIMIT
+
+    def __post_init__(self) -> None:
+        integer("limit", self.limit)
 
     @property
     def box(self) -> Box:

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, generator, implements, integer
+from mindgap.core import InputError, choice, generator, implements, integer, validated
 from mindgap.ops.rejection import LIMIT, accept
 from mindgap.sampling.box import Domain
 
@@ -15,6 +15,7 @@ DESIGNS: tuple[str, ...] = get_args(Design)
 
 
 @implements("T1", cites=("novello2020variance",))
+@validated
 def initial_design(
     kind: Design, count: int, domain: Domain, seed: int = 0, *, limit: int = LIMIT
 ) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, generator, implements, integer
+from mindgap.core import InputError, choice, generator, implements, integer, validated
 from mindgap.ops.mixture.points import as_numbers, as_rows
 from mindgap.sampling.acquisition import ACQUISITIONS, Acquisition, Function
 from mindgap.sampling.box import Domain
@@ -32,6 +32,7 @@ class Sampled:
 
 
 @implements("T1", "T2", cites=("novello2020variance",))
+@validated
 class TaylorSampler:
     r"""Taylor Based Sampling: evaluates an expensive function where it changes quickly.
 

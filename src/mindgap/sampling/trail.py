@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError
+from mindgap.core import InputError, expanded
 
 FORMAT = "mindgap-sampling-2"
 
@@ -163,7 +163,7 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
-        self.path, self.id = Path(path).expanduser(), uuid.uuid4().hex
+        self.path, self.id = expanded(path), uuid.uuid4().hex
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = self.path.open("a+b")
@@ -234,7 +234,7 @@ class Journal:
 def saved_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the settings that a session began with."""
     first: Any = None
-    with contextlib.suppress(OSError, ValueError), Path(path).expanduser().open("rb") as file:
+    with contextlib.suppress(OSError, ValueError), expanded(path).open("rb") as file:
         first = json.loads(file.readline())
     if not isinstance(first, dict) or first.get("format") != FORMAT:
         raise InputError(

@@ -50,6 +50,8 @@ def hold_out(recipe: Recipe, seed: int) -> tuple[Recipe, Split | None]:
             f"validation must leave samples on both sides, got {recipe.validation} of "
             f"{len(train)}. Pass more data or another share."
         )
-    weights = None if recipe.sample_weights is None else recipe.sample_weights[stays]
+    weights = recipe.sample_weights
+    if isinstance(weights, Tensor):
+        weights = weights[stays]
     rest = train.subset(stays.nonzero().flatten())
     return recipe.replace(train=rest, sample_weights=weights, validation=0.0), train.subset(held)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from mindgap.core import Progress, Recipe, Remedy
+from mindgap.core import Progress, Recipe, Remedy, same_environment, validated
 from mindgap.training.fit import fit
 from mindgap.training.fitted import Fitted
 from mindgap.training.vectorized.block import Block, Settings, members_at_once
@@ -18,6 +18,8 @@ class SequentialNotice(UserWarning):
     """Warns that members are trained one after the other, and says why."""
 
 
+@validated
+@same_environment()
 def ensemble(
     recipe: Recipe,
     seeds: Sequence[int],

@@ -14,6 +14,7 @@ from mindgap.core import (
     Batch,
     CheckpointError,
     InputError,
+    NotFiniteError,
     Progress,
     Recipe,
     Remedy,
@@ -22,9 +23,12 @@ from mindgap.core import (
     TrainingState,
     Which,
     as_loss,
-    call,
+    checked_call,
+    integer,
+    same_environment,
     seeded,
     typed,
+    validated,
 )
 from mindgap.training import checkpoint as checkpoints
 from mindgap.training.batches import batches_of, epoch_seed, hold_out
@@ -32,6 +36,8 @@ from mindgap.training.fitted import Fitted, training_subject
 from mindgap.training.probe import Probe
 
 
+@validated
+@same_environment()
 def fit(
     recipe: Recipe,
     remedies: Sequence[Remedy] = (),
@@ -71,6 +77,7 @@ def fit(
     >>> fitted.epochs, fitted.history[-1]["train_loss"] < fitted.history[0]["train_loss"]
     (20, True)
     """
+    integer("evaluate_every", evaluate_every, 0)
     loop = Loop(
         recipe, [remedy for remedy in remedies if remedy.on], seed, tuple(probes), evaluate_every
     )
@@ -144,7 +151,7 @@ class Loop:
         self.history: list[dict[str, float]] = []
         self.epoch, self.step, self.stopped, self.broken = 0, 0, "", False
         self.states = [self._training_state() for _ in remedies]
-        self.sample_weights = _checked_weights(self.recipe.sample_weights, self.train)
+        self.sample_weights = _checked_weights(self.recipe.weights(self.train), self.train)
 
     def _training_state(self) -> TrainingState:
         validate = (
@@ -196,11 +203,13 @@ class Loop:
         for index in batches_of(len(self.train), self.recipe.batch_size, self.seed, number):
             loss = self._step(self.train.take(index), number)
             total += loss * len(index)
-        row = {
-            "epoch": float(number),
-            "running_loss": total / len(self.train),
-            **self._evaluated(number),
-        }
+        try:
+            evaluated = self._evaluated(number)
+        except NotFiniteError as error:  # the loss was finite, and the last step went too far
+            raise Diverged(
+                f"weights or outputs became NaN or infinite in epoch {number}"
+            ) from error
+        row = {"epoch": float(number), "running_loss": total / len(self.train), **evaluated}
         self.history.append(row)
         self.epoch = number
         if self.schedule is not None:
@@ -340,7 +349,7 @@ def mean_loss(subject: Subject, split: Split) -> float:
 
 def _forward(model: torch.nn.Module, batch: Batch, like: Tensor) -> Tensor:
     try:
-        return call(model, batch.inputs, like)
+        return checked_call(model, batch.inputs, like)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise

@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 
-from mindgap.core import InputError, implements
+from mindgap.core import InputError, implements, validated
 from mindgap.ops.perturbed.noise import POOL
 from mindgap.ops.perturbed.step import Perturbation, PerturbedStep
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
 
 
 @implements("P7", cites=("wang2018identifying",))
+@validated
 class PerturbedOptimizer(WrappedOptimizer):
     r"""Steps ``base`` along the gradient at randomly perturbed weights (PerturbedOPT).
 

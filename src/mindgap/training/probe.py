@@ -2,10 +2,11 @@
 
 import dataclasses
 
-from mindgap.core import Measure, Result, Subject, option
+from mindgap.core import Measure, Result, Subject, option, validated
 from mindgap.core.spec import check
 
 
+@validated
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Probe:
     """Takes a measure every so many steps.

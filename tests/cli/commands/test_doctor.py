@@ -20,7 +20,7 @@ def test_doctor(out: Out) -> None:
     assert "all is well" in text
     data = json.loads(out("doctor", "--json"))
     assert data["problems"] == []
-    assert data["extras"]["report"] is True
+    assert data["extras"]["search"] is True
     assert data["specs"]["measure"] >= 6
 
 

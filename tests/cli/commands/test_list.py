@@ -32,7 +32,7 @@ def test_prints_the_paper_and_not_the_method(out: Out) -> None:
     line = next(line for line in text.splitlines() if " margin " in line)
     assert "Bartlett et al. 2017" in line
     assert "K" not in line.split()
-    assert text.startswith("Measures\n  basic\n    gap ")
+    assert text.startswith("Measures\n  basic\n    ")
 
 
 def test_is_sorted_by_topic(out: Out) -> None:

@@ -29,3 +29,14 @@ def test_run_keeps_results_and_resumes(
         assert "Batch size against generalization gap" in (tmp_path / name).read_text()
     table = json.loads(out(*words, "--json"))
     assert len(table["rows"]) == 4
+
+
+def test_a_timeout_fails_a_trial_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("run", "batch-size-gap", "--tiny", "-q", "--store", str(tmp_path / "runs.sqlite"))
+    assert main([*words, "--limit", "1", "--timeout", "0.001"]) == 1
+    told = capsys.readouterr().err
+    assert "A trial failed: Timeout: no answer within 0.001 s" in told
+    assert main([*words, "--timeout", "0"]) == 2
+    assert "timeout must be above 0 seconds, got 0.0" in capsys.readouterr().err

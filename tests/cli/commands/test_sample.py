@@ -454,7 +454,10 @@ BAD: dict[str, tuple[str, str]] = {
         "mine.py:f --low 0 --high 1 --acquisition neighbours",
         "Did you mean 'neighbors'",
     ),
-    "unknown initial design": ("mine.py:f --low 0 --high 1 --initial-design sobel", "Did you mean 'sobol'"),
+    "unknown initial design": (
+        "mine.py:f --low 0 --high 1 --initial-design sobel",
+        "Did you mean 'sobol'",
+    ),
     "unknown proposal": ("mine.py:f --low 0 --high 1 --proposal gauss", "proposal must be"),
     "temper": ("mine.py:f --low 0 --high 1 --temper 7", "temper must be"),
     "initial": ("mine.py:f --low 0 --high 1 --initial -2", "initial must be"),
@@ -462,7 +465,10 @@ BAD: dict[str, tuple[str, str]] = {
     "timeout": ("mine.py:f --low 0 --high 1 --timeout 0", "timeout must be above 0"),
     "retries": ("mine.py:f --low 0 --high 1 --retries -1", "retries must be"),
     "workers": ("mine.py:f --low 0 --high 1 --workers 0", "workers must be"),
-    "derivative of a point": ("mine.py:f --low 0 --high 1 --acquisition derivative", "torch function"),
+    "derivative of a point": (
+        "mine.py:f --low 0 --high 1 --acquisition derivative",
+        "torch function",
+    ),
     "differences of a program": (
         "--command ./sim\\ {x} --low 0 --high 1 --acquisition differences",
         "Python function",
@@ -476,7 +482,7 @@ BAD: dict[str, tuple[str, str]] = {
     "ask and evaluate": ("mine.py:f --low 0 --high 1 --ask 3", "leave the evaluation to you"),
     "ask": ("--ask -1 --low 0 --high 1", "--ask must be 0 or more"),
     "report": ("mine.py:f --low 0 --high 1 --report page.pdf", "must end in .html"),
-    "folder": ("mine.py:f --low 0 --high 1 -o nowhere/points.csv", "folder that does not exist"),
+    "folder": ("mine.py:f --low 0 --high 1 -o nowhere/points.csv", "No such file or directory"),
     "output is data": ("--data data.csv --ask 1 -o data.csv", "another file than --data"),
     "no data": ("--data none.csv --ask 1", "existing CSV file"),
     "data without inputs": ("--data odd.csv --ask 1", "inputs in columns x0"),

@@ -165,8 +165,7 @@ def test_bad_arrays_are_one_sentence(
     np.savez(tmp_path / "data.npz", **BAD[name])
     target = tmp_path / "page.html"
     assert (
-        main(["weigh", str(tmp_path / "data.npz"), "-q", "--k", "8", "--report", str(target)])
-        == 2
+        main(["weigh", str(tmp_path / "data.npz"), "-q", "--k", "8", "--report", str(target)]) == 2
     )
     message = capsys.readouterr().err
     assert message.startswith("mindgap: ")

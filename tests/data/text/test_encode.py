@@ -247,9 +247,9 @@ class TestPlaces:
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        ("a cat", "got one string"),
+        ("a cat", "sequence of strings"),
         ([], "got none"),
-        (["a", ("a", "b")], "a mixture"),
+        (["a", ("a", "b")], "sequences of strings"),
         ([("a", "b", "c")], "a mixture"),
     ],
 )

@@ -144,7 +144,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--ks", "3,x"], "--ks must be whole numbers"),
         (["--max-weights", "0.5"], "max_weights must be a number of at least 1"),
         (["--validation", "2"], "validation must be"),
-        (["-o", "/nowhere/x.pt"], "does not exist"),
+        (["-o", "/nowhere/x.pt"], "No such file"),
     ],
 )
 def test_command_says_what_is_wrong(

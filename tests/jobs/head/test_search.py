@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from cases import inputs, labels, mlp_classes, mlp_regression, multilabel
@@ -9,6 +11,7 @@ from torch.nn import functional as F
 
 from mindgap.core.errors import InputError, MissingExtraError
 from mindgap.core.subject import Subject
+from mindgap.jobs.head import search
 from mindgap.jobs.head.search import search_head
 from mindgap.jobs.head.trials import head_trials
 from mindgap.ops.convex.heads import solve_heads
@@ -170,12 +173,11 @@ def test_optuna_itself_searches_and_goes_on() -> None:
     assert all(trial.value is not None for trial in study.trials)
 
 
-def test_says_which_extra_brings_optuna() -> None:
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        with pytest.raises(MissingExtraError, match=r"mindgap\[search\]"):
-            search_head(mlp_classes(torch.float32), ks=(3, 7), method="optuna")
+def test_a_missing_optuna_is_said_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.setattr(search, "head_trials", lambda *_, **__: pytest.fail("the work began"))
+    with pytest.raises(MissingExtraError, match=r"mindgap\[search\]"):
+        search_head(mlp_classes(torch.float32), ks=(3, 7), method="optuna")
 
 
 @pytest.mark.parametrize(

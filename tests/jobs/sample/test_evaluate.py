@@ -22,7 +22,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from processes import eventually
+from processes import Forked, eventually
 
 from mindgap.core.errors import InputError, MindgapError
 from mindgap.jobs.sample.evaluate import Command, Evaluated, evaluate
@@ -430,22 +430,19 @@ def test_a_wrapper_that_starts_after_the_stop_runs_nothing(tmp_path: Path) -> No
 
 # Kill -9
 
-DRIVER = """
-import sys
-from mindgap.runs import LocalExecutor
-from mindgap.jobs.sample.evaluate import Command, evaluate
-from mindgap.sampling import Box, TaylorSampler
 
-if __name__ == "__main__":
-    sim, session, count, kind = sys.argv[1:]
-    with TaylorSampler(None, Box([0, 0], [1, 1]), initial=8, session=session) as sampler:
-        executor = LocalExecutor(2) if kind == "local" else None
-        while sampler.pending or len(sampler.asked) < int(count):
-            evaluate(sampler, sampler.pending or sampler.ask(4), Command(f"{sim} {{0}} {{1}} {{number}}"),
-                     executor=executor, workers=2)
-        if executor is not None:
-            executor.shutdown()
-"""
+def drive(sim: Path, session: Path, count: int, kind: str) -> None:
+    """What a killed process does: evaluate points in batches of four until there are enough."""
+    command = Command(f"{sim} {{0}} {{1}} {{number}}")
+    executor = LocalExecutor(2) if kind == "local" else None
+    with TaylorSampler(None, SQUARE, initial=8, session=session) as sampler:
+        while sampler.pending or len(sampler.asked) < count:
+            asked = sampler.pending or sampler.ask(4)
+            evaluate(sampler, asked, command, executor=executor, workers=2)
+    if executor is not None:
+        executor.shutdown()
+
+
 POINTS, KILLS = 60, 5
 
 
@@ -476,8 +473,6 @@ def workers_of(pid: int) -> set[int]:
 def test_kill_loses_no_evaluated_point_and_evaluates_none_twice(kind: str, tmp_path: Path) -> None:
     log, session = tmp_path / "log", tmp_path / "run.jsonl"
     sim = program(tmp_path, f"sleep 0.0$((1 + $3 % 9)); echo $3 >> {log}; sleep 0.02\n{ADD}")
-    (tmp_path / "driver.py").write_text(DRIVER)
-    command = [sys.executable, "driver.py", str(sim), str(session), str(POINTS), kind]
     random, completed = (
         np.random.default_rng(0),
         lambda: len(log.read_text().split()) if log.exists() else 0,
@@ -485,7 +480,7 @@ def test_kill_loses_no_evaluated_point_and_evaluates_none_twice(kind: str, tmp_p
     killed = ahead = 0
     for _ in range(KILLS):
         driver, before = (
-            subprocess.Popen(command, cwd=tmp_path, start_new_session=True),
+            Forked(drive, sim, session, POINTS, kind),
             completed(),
         )
         goal = before + int(random.integers(2, 7))
@@ -499,7 +494,7 @@ def test_kill_loses_no_evaluated_point_and_evaluates_none_twice(kind: str, tmp_p
         killed += driver.wait() == -signal.SIGKILL
         ahead += completed() > sum("told" in line for line in session.read_text().splitlines())
     assert killed == KILLS
-    assert subprocess.run(command, cwd=tmp_path, timeout=120, check=False).returncode == 0
+    assert Forked(drive, sim, session, POINTS, kind).wait(120) == 0
 
     evaluations = Counter(map(int, log.read_text().split()))
     events = [json.loads(line) for line in session.read_text().splitlines()[1:]]
@@ -523,12 +518,10 @@ def test_finished_programs_are_harvested_and_running_ones_awaited(tmp_path: Path
     log, session = tmp_path / "log", tmp_path / "run.jsonl"
     wait = f"while [ ! -e {tmp_path}/go$(( $3 > 0 )) ]; do sleep 0.02; done"
     sim = program(tmp_path, f"echo $3 >> {log}; {wait}; echo $3")
-    (tmp_path / "driver.py").write_text(DRIVER)
-    command = [sys.executable, "driver.py", str(sim), str(session), "4", "threads"]
     begun = lambda: sorted(log.read_text().split()) if log.exists() else []  # noqa: E731
-    first = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    first = Forked(drive, sim, session, 4, "threads")
     assert eventually(lambda: begun() == ["0", "1"], 60)
-    first.send_signal(signal.SIGSTOP)
+    os.kill(first.pid, signal.SIGSTOP)
     (tmp_path / "go0").touch()
     work = Path(f"{session}.work")
     assert eventually((work / "0.rc").exists)
@@ -536,7 +529,7 @@ def test_finished_programs_are_harvested_and_running_ones_awaited(tmp_path: Path
     first.wait()
     assert "told" not in session.read_text()
     assert running(str(work / "1"))
-    second = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    second = Forked(drive, sim, session, 4, "threads")
     assert eventually(lambda: '"told": 0' in session.read_text(), 60)
     assert eventually(lambda: "2" in begun())
     time.sleep(0.3)

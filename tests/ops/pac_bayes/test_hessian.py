@@ -11,9 +11,7 @@ from ops.helpers import DELTAS, on_grid
 from scipy import optimize
 
 from mindgap.core.errors import InputError
-from mindgap.ops.pac_bayes.bounds import (
-    uniform_kl,
-)
+from mindgap.ops.pac_bayes.bounds import uniform_kl
 from mindgap.ops.pac_bayes.hessian import lemma3, lemma5, theorem2, uniform_scales
 
 DIVERGENCES = (0.0, *np.geomspace(1e-4, 1e8, 120))

@@ -33,12 +33,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the bound, its terms and its flags."""
-    from mindgap.cli.options import take
+    from mindgap.cli.options import refuse, take
     from mindgap.cli.target import load_subject
     from mindgap.training.fitted import Fitted
 
     bound: Any = take(arguments.spec, arguments)
-    if arguments.subject:
+    if arguments.subject is not None:
+        refuse(arguments, "--subject", *bound.arguments())
         found = load_subject(arguments.subject)
         result = bound(found.subject() if isinstance(found, Fitted) else found)
     else:
@@ -54,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _text(bound: Any, result: Any) -> str:
+    from mindgap.core.chart.numbers import rounded_up
+
     if result.value is None:
         return f"{result.name}: undefined, {result.reason}"
     flags = [
@@ -61,7 +64,7 @@ def _text(bound: Any, result: Any) -> str:
         "vacuous" if result.vacuous else "non-vacuous",
     ]
     lines = [
-        f"{result.name} = {result.value:.10g}   ({', '.join(flags)}; confidence "
+        f"{result.name} = {rounded_up(result.value, 10)}   ({', '.join(flags)}; confidence "
         f"{1 - bound.delta:g})"
     ]
     return "\n".join(lines + [f"  {name:12} {value:.10g}" for name, value in result.terms.items()])

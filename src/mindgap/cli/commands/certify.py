@@ -14,6 +14,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mindgap.cli.commands.train import add_network
+from mindgap.cli.options import refuse
 from mindgap.cli.output import check_page, check_writable, note, save_weights, write, write_json
 
 SETTINGS = (
@@ -28,14 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "target", metavar="DATA|FILE.py:FUNCTION", help="name of a data set, or a function"
     )
     group = parser.add_argument_group("network, for a named data set")
-    group.add_argument(
-        "--net",
-        metavar="NAME",
-        help="name of a network (mlp for vectors and small images, lenet5 for 28×28)",
-    )
-    group.add_argument(
-        "--width", type=int, metavar="N", default=64, help="width of the MLP's hidden layer (64)"
-    )
+    add_network(group)
     group.add_argument(
         "--prior-epochs", type=int, metavar="N", help="epochs of the learned prior (10)"
     )
@@ -54,7 +49,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--prior-share",
         type=float,
         metavar="X",
-        default=0.5,
         help="share of the training data for the prior (0.5)",
     )
     group.add_argument(
@@ -129,7 +123,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     check_writable(arguments.save)
     check_page(arguments.report)
-    settings = {name: getattr(arguments, name) for name in SETTINGS}
+    settings = {
+        name: getattr(arguments, name) for name in SETTINGS if getattr(arguments, name) is not None
+    }
     subject, held_out = _target(arguments)
     shown = not (arguments.quiet or arguments.json)
     certificate = certify(subject, held_out=held_out, progress=shown, **settings)
@@ -149,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _target(arguments: argparse.Namespace) -> tuple[Any, Any]:
     """Find what to certify, and held-out data if the function gave any."""
-    from mindgap.cli.commands.train import default_recipe
+    from mindgap.cli.recipe import default_recipe
     from mindgap.cli.target import load_target
     from mindgap.core import InputError, Recipe, Subject
     from mindgap.training.fitted import Fitted
@@ -157,6 +153,7 @@ def _target(arguments: argparse.Namespace) -> tuple[Any, Any]:
     if ":" not in arguments.target:
         recipe = default_recipe(arguments.target, arguments.net, arguments.width)
         return recipe.replace(epochs=_epochs(arguments, 10)), None
+    refuse(arguments, "a function", "net", "width")
     found = load_target(arguments.target, "make_recipe")
     subject, held_out = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(subject, Subject | Recipe | Fitted):
@@ -166,7 +163,8 @@ def _target(arguments: argparse.Namespace) -> tuple[Any, Any]:
             f"got {type(subject).__name__}. Return one of them."
         )
     if isinstance(subject, Recipe):
-        subject = subject.replace(epochs=_epochs(arguments, subject.epochs))
+        return subject.replace(epochs=_epochs(arguments, subject.epochs)), held_out
+    refuse(arguments, "a trained subject", "prior_epochs", "prior_share")
     return subject, held_out
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.cli.commands.examine import EXAMPLE
-from mindgap.cli.options import numbers, whole_numbers
+from mindgap.cli.options import numbers, refuse, whole_numbers
 from mindgap.cli.output import check_page, check_writable, note, write, write_json
 
 
@@ -32,7 +32,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--trials",
         type=int,
         metavar="N",
-        default=50,
         help="settings to try with random or optuna (50)",
     )
     parser.add_argument(
@@ -82,11 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     check_writable(arguments.output)
     check_page(arguments.report)
+    if arguments.search == "grid":
+        refuse(arguments, "--search grid", "trials")
     found = choose_head(
         load_subject(arguments.target),
         **_lists(arguments),
         method=arguments.search,
-        trials=arguments.trials,
+        trials=50 if arguments.trials is None else arguments.trials,
         validation=arguments.validation,
         l2=arguments.l2,
         standardize=arguments.standardize,
@@ -110,8 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _lists(arguments: argparse.Namespace) -> dict[str, Any]:
     """Collect the values to try, where the user gave some."""
     found: dict[str, Any] = {}
-    if arguments.max_weights:
+    if arguments.max_weights is not None:
         found["max_weights"] = numbers("--max-weights", arguments.max_weights)
-    if arguments.ks:
+    if arguments.ks is not None:
         found["ks"] = whole_numbers("--ks", arguments.ks)
     return found

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mindgap.cli.output import check_writable, note, write, write_json
+from mindgap.cli.output import check_page, note, write, write_json
 
 EXAMPLE = "a function that returns a mindgap.Subject, such as my_model.py:make_subject"
 
@@ -59,24 +59,33 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, examine, show."""
     from mindgap.cli.target import load_subject
 
-    check_writable(arguments.report)
-    return show(load_subject(arguments.target), arguments)
+    settings = examine_settings(arguments)
+    return show(load_subject(arguments.target), arguments, settings)
 
 
-def show(subject: Any, arguments: argparse.Namespace) -> int:
+def examine_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options as arguments of ``examine``; refuse bad ones before any work is done."""
+    from mindgap.core import InputError, integer
+
+    check_page(arguments.report, (".html", ".json", ".md", ".txt"))
+    if not 0 < arguments.delta < 1:
+        raise InputError(
+            f"--delta must be above 0 and below 1, got {arguments.delta}. 0.05 is usual."
+        )
+    return {
+        "measures": arguments.measure and [_measure(text) for text in arguments.measure],
+        "thorough": arguments.thorough,
+        "delta": arguments.delta,
+        "hardest": integer("--hardest", arguments.hardest, 0),
+        "progress": not (arguments.quiet or arguments.json),
+    }
+
+
+def show(subject: Any, arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
     """Examine and write what was asked for."""
     from mindgap.jobs.examine import examine
 
-    report = examine(
-        subject,
-        measures=None
-        if arguments.measure is None
-        else [_measure(text) for text in arguments.measure],
-        thorough=arguments.thorough,
-        delta=arguments.delta,
-        hardest=arguments.hardest,
-        progress=not (arguments.quiet or arguments.json),
-    )
+    report = examine(subject, **settings)
     if arguments.json:
         write_json(report.to_dict())
     else:
@@ -90,5 +99,9 @@ def show(subject: Any, arguments: argparse.Namespace) -> int:
 def _measure(text: str) -> Any:
     """Return a bare name as it is, for ``examine`` to set up; make a measure that has settings."""
     from mindgap.cli.options import from_text
+    from mindgap.core import find
 
-    return from_text(text, "measure", "margin:quantile=0.2") if ":" in text else text
+    if ":" in text:
+        return from_text(text, "measure", "margin:quantile=0.2")
+    find(text, "measure")
+    return text

@@ -6,11 +6,10 @@ The ending of the output says what is written: .html, .md or .txt.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from mindgap.cli.output import check_writable, note
+from mindgap.cli.output import check_page, note
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -31,18 +30,20 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, recognize, write."""
-    check_writable(arguments.output)
-    data = _read(Path(arguments.source))
-    _write(data, Path(arguments.output))
+    from mindgap.core import expanded
+
+    check_page(arguments.output, (".html", ".md", ".txt"))
+    data = _read(expanded(arguments.source))
+    _draw(data, Path(arguments.source), Path(arguments.output))
     note(f"The page is at {Path(arguments.output).resolve()}")
     return 0
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from mindgap.core import InputError
+    from mindgap.core import InputError, parsed
 
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parsed(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError(
             f"The results must be an existing file, got {str(path)!r}. Check the path."
@@ -60,14 +61,29 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
+def _draw(data: dict[str, Any], source: Path, path: Path) -> None:
+    from mindgap.core import InputError, MindgapError
+
+    try:
+        _write(data, path)
+    except MindgapError:
+        raise
+    except Exception as error:  # its types are right, so it holds a number that none can be
+        raise InputError(
+            f"The results must be as mindgap wrote them, got damaged data in {str(source)!r} "
+            f"({type(error).__name__}: {error!s:.200}). Write the file again."
+        ) from error
+
+
 def _write(data: dict[str, Any], path: Path) -> None:
-    from mindgap.core import write_whole
+    from mindgap.core import unworded, write_whole
     from mindgap.report import Report, study_page
     from mindgap.runs import results_page
+    from mindgap.runs.results import checked_results
 
     if "cards" in data:
         Report.from_dict(data).save(path)
     elif path.suffix in (".md", ".txt"):
-        write_whole(path, results_page(data))
+        write_whole(path, results_page(unworded(data)))
     else:
-        study_page(data, path)
+        study_page(checked_results(unworded(data)), path)

@@ -28,6 +28,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--workers", type=int, metavar="N", help="number of worker processes (one per core)"
     )
+    group.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="kill a trial after so many seconds; it counts as failed (no limit)",
+    )
     group.add_argument("--limit", type=int, metavar="N", help="run at most N trials now")
     group.add_argument("--results", "-o", metavar="PATH", help="write the results here as JSON")
     group.add_argument("--json", action="store_true", help="print the table as JSON")
@@ -51,6 +57,7 @@ def _sweep(study: Any, arguments: argparse.Namespace) -> int:
         store=arguments.store,
         workers=arguments.workers,
         limit=arguments.limit,
+        timeout=arguments.timeout,
         progress=not (arguments.quiet or arguments.json),
     )
     if swept.complete:

@@ -24,7 +24,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mindgap.cli.options import words
+from mindgap.cli.options import refuse, words
 from mindgap.cli.output import check_page, check_writable, note, write, write_json
 from mindgap.cli.sample_options import add as add
 from mindgap.cli.sample_options import domain_of, settings_of
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         ask=arguments.ask,
         differentiable=arguments.torch,
         session=arguments.session,
-        columns=Columns(words(arguments.names), words(arguments.outputs)),
+        columns=Columns(words("--names", arguments.names), words("--outputs", arguments.outputs)),
         workers=arguments.workers,
         timeout=arguments.timeout,
         retries=arguments.retries,
@@ -66,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what cannot end well before anything is evaluated."""
     from mindgap.core import InputError
+    from mindgap.core.files import expanded
 
     check_writable(arguments.output, arguments.session)
     check_page(arguments.report)
@@ -91,6 +92,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InputError(
             "--torch must come with a function, got none. Name it as FILE.py:FUNCTION."
         )
+    if arguments.command is None:
+        refuse(arguments, "a function", "shell")
     if arguments.tell and not arguments.session:
         raise InputError(
             "--tell must come with --session, got none. Name the session that asked for the points."
@@ -101,7 +104,7 @@ def _check(arguments: argparse.Namespace) -> None:
             "--ask and --tell leave the evaluation to you, got something to evaluate. Leave one "
             "of them out."
         )
-    export = arguments.session and Path(arguments.session).expanduser().is_file()
+    export = arguments.session and expanded(arguments.session).is_file()
     if not (
         arguments.target
         or arguments.command
@@ -122,7 +125,7 @@ def _evaluator(arguments: argparse.Namespace) -> Any:
     from mindgap.jobs.sample.evaluate import Command
 
     if arguments.command is not None:
-        return Command(arguments.command, words(arguments.names), arguments.shell)
+        return Command(arguments.command, words("--names", arguments.names), arguments.shell)
     if arguments.target is None:
         return None
     found = find_target(arguments.target, "f")

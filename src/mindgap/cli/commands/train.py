@@ -7,23 +7,15 @@ mindgap train --recipe my_model.py:make_recipe --checkpoint run.pt
 import argparse
 from typing import Any
 
-from mindgap.cli.commands.examine import add_report_options, show
+from mindgap.cli.commands.examine import add_report_options, examine_settings, show
+from mindgap.cli.options import refuse
 from mindgap.cli.output import check_writable, note, save_weights
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--data", metavar="NAME", default="digits", help="name of a data set (digits)"
-    )
-    parser.add_argument(
-        "--net",
-        metavar="NAME",
-        help="name of a network (mlp for vectors and small images, lenet5 for 28×28)",
-    )
-    parser.add_argument(
-        "--width", type=int, metavar="N", default=64, help="width of the MLP's hidden layer (64)"
-    )
+    parser.add_argument("--data", metavar="NAME", help="name of a data set (digits)")
+    add_network(parser)
     parser.add_argument(
         "--recipe",
         metavar="FILE.py:FUNCTION",
@@ -45,7 +37,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--label-noise",
         type=float,
         metavar="X",
-        default=0.0,
         help="share of the training labels to replace by wrong ones (0)",
     )
     parser.add_argument(
@@ -67,11 +58,27 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_report_options(parser)
 
 
+def add_network(parser: Any) -> None:
+    """Add the options that choose the network of a named data set."""
+    parser.add_argument(
+        "--net",
+        metavar="NAME",
+        help="name of a network (lenet5 for 28×28, transformer for tokens, mlp otherwise)",
+    )
+    parser.add_argument(
+        "--width",
+        type=int,
+        metavar="N",
+        help="width of the network (mlp and elman 64, transformer 128, resnet 16)",
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Train, save, examine."""
     from mindgap.training.fit import fit
 
-    check_writable(arguments.report, arguments.save, arguments.checkpoint)
+    check_writable(arguments.save, arguments.checkpoint)
+    settings = examine_settings(arguments)
     remedies = [parse_remedy(text) for text in arguments.remedy]
     recipe = _recipe(arguments)
     shown = not (arguments.quiet or arguments.json)
@@ -82,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         note(f"Training stopped: {fitted.stopped}.")
     if arguments.save:
         save_weights(fitted.model, arguments.save, "The weights are")
-    code = show(fitted, arguments)
+    code = show(fitted, arguments, settings)
     return 1 if fitted.diverged or fitted.stopped.startswith("interrupted") else code
 
 
@@ -94,14 +101,21 @@ def parse_remedy(text: str) -> Any:
 
 
 def _recipe(arguments: argparse.Namespace) -> Any:
+    from mindgap.cli.recipe import default_recipe
     from mindgap.cli.target import load_target
     from mindgap.core import InputError, Recipe
 
-    if arguments.recipe:
+    if arguments.recipe is not None:
+        refuse(arguments, "--recipe", "data", "net", "width", "label_noise")
         recipe = load_target(arguments.recipe, "make_recipe")
     else:
-        noise = {"label_noise": arguments.label_noise, "seed": arguments.seed}
-        recipe = default_recipe(arguments.data, arguments.net, arguments.width, **noise)
+        recipe = default_recipe(
+            "digits" if arguments.data is None else arguments.data,
+            arguments.net,
+            arguments.width,
+            label_noise=arguments.label_noise or 0.0,
+            seed=arguments.seed,
+        )
     if not isinstance(recipe, Recipe):
         raise InputError(
             f"{arguments.recipe} must return a mindgap.Recipe, got {type(recipe).__name__}. "
@@ -112,51 +126,3 @@ def _recipe(arguments: argparse.Namespace) -> Any:
         name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None
     }
     return recipe.replace(**changes)
-
-
-def default_recipe(
-    name: str, net: str | None, width: int, *, label_noise: float = 0.0, seed: int = 0
-) -> Any:
-    """Make the recipe of a named data set and network.
-
-    Args:
-        name: Name of the data set.
-        net: Name of the network; None chooses one that fits the data.
-        width: Width of the hidden layer of an MLP.
-        label_noise: Share of the training labels to replace by wrong ones.
-        seed: Seed of the label noise.
-    """
-    from mindgap import data, nets
-    from mindgap.core import InputError, Recipe
-
-    found = data.load(name)
-    if found.texts is not None:
-        raise InputError(
-            f"The data set must hold vectors or images, got the texts of {name!r}. Encode them "
-            "and pass a recipe of your own."
-        )
-    if label_noise:
-        found, _ = data.with_label_noise(found, label_noise, seed=seed)
-    outputs = len(found.classes or ()) or _outputs(found)
-    shape = found.inputs.shape[1:]
-    net = net or ("lenet5" if tuple(shape) == (1, 28, 28) else "mlp")
-    is_mlp = net == "mlp"
-    options = {"widths": (shape.numel(), width, outputs)} if is_mlp else {"classes": outputs}
-    nets.build(net, **options)  # a wrong name or size is reported before training
-    return Recipe(
-        model=lambda: nets.build(net, **options),
-        train=found.train,
-        test=found.test,
-        loss="mse" if found.task == "regression" else "cross_entropy",
-        classes=found.classes or (),
-        name=f"{net} on {name}",
-        epochs=100,
-    )
-
-
-def _outputs(found: Any) -> int:
-    return (
-        int(found.targets.max()) + 1
-        if found.task == "classification"
-        else int(found.targets.shape[-1])
-    )

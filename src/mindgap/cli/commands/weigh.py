@@ -59,8 +59,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, weigh, write."""
+    from mindgap.core import integer
     from mindgap.jobs.weigh.job import weigh
 
+    integer("--heaviest", arguments.heaviest, 0)
     check_writable(arguments.output)
     check_page(arguments.report)
     found = weigh(

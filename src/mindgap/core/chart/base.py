@@ -1,11 +1,12 @@
-"""Chart: the base of all kinds, and the way back from plain data."""
+"""Chart: the base of all kinds, the way back from plain data, and data in words."""
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from mindgap.core.chart.parts import Piece
+from mindgap.core.chart.numbers import finite, short
+from mindgap.core.chart.parts import Mark, Piece, Points, Series
 from mindgap.core.checks import choice
 from mindgap.core.errors import InputError
 
@@ -21,6 +22,7 @@ class Chart(Piece):
         caption: A sentence below the chart.
         alt: What is seen, in words; derived from the data if empty (see ``description``).
         wide: Whether the chart takes a whole row of the page; two others share one.
+        terminal: Whether a report in the terminal shows the chart as well, as text.
     """
 
     kind: ClassVar[str] = ""
@@ -31,6 +33,7 @@ class Chart(Piece):
     caption: str = ""
     alt: str = ""
     wide: bool = True
+    terminal: bool = False
 
     @property
     def description(self) -> str:
@@ -94,3 +97,43 @@ def _upgraded(data: Mapping[str, Any]) -> dict[str, Any]:
             {"image": row["address"], "caption": row.get("caption", "")} for row in images
         ]
     return fields
+
+
+def range_of(values: Sequence[Any], share: bool = False) -> str:
+    """Tell the range of the finite values."""
+    found = finite([values])
+    if not found:
+        return "without values"
+    low, high = min(found), max(found)
+    if low == high:
+        return f"at {short(low, share)}"
+    return f"from {short(low, share)} to {short(high, share)}"
+
+
+def listed(row: Series, share: bool) -> str:
+    """Tell every value of a short series, or the range of a long one."""
+    if len(row.x) > 8:
+        return range_of(row.y, share)
+    return ", ".join(f"{x} {short(y, share)}" for x, y in zip(row.x, row.y, strict=True))
+
+
+def grouped(groups: Sequence[Points]) -> str:
+    """Tell how many points every group has."""
+    return ", ".join(f"{len(row.x):,} points {row.name}".strip() for row in groups)
+
+
+def axes_of(chart: Chart, what: str) -> str:
+    """Tell what is drawn against what."""
+    if chart.x_label and chart.y_label:
+        return f"{what} of {chart.y_label} against {chart.x_label}"
+    return f"{what} of {chart.x_label or chart.y_label}" if chart.x_label or chart.y_label else what
+
+
+def marked(marks: Sequence[Mark], more: Sequence[str] = ()) -> str:
+    """Tell the marked places, each with more words if given."""
+    where = [", ".join(short(v) for v in (mark.x, mark.y) if v is not None) for mark in marks]
+    places = [
+        ", ".join(filter(None, [f"{mark.name} at {place}".strip(), told]))
+        for mark, place, told in zip(marks, where, more or [""] * len(marks), strict=True)
+    ]
+    return f" Marked: {'; '.join(places)}." if places else ""

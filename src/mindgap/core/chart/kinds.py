@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mindgap.core.chart.base import Chart
+from mindgap.core.chart.base import Chart, axes_of, grouped, listed, marked, range_of
 from mindgap.core.chart.numbers import finite, known, short
 from mindgap.core.chart.parts import (
     SCALES,
@@ -69,9 +69,9 @@ class Line(Chart):
     def told(self) -> str:
         """Tell the range of every curve."""
         curves = [
-            f"{row.name or self.y_label} {_range(row.y, self.percent)}" for row in self.series
+            f"{row.name or self.y_label} {range_of(row.y, self.percent)}" for row in self.series
         ]
-        return f"{_axes(self, 'Line chart')}: {'; '.join(curves)}." + _marked(self.marks)
+        return f"{axes_of(self, 'Line chart')}: {'; '.join(curves)}." + marked(self.marks)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,8 +138,8 @@ class Bar(Chart):
 
     def told(self) -> str:
         """Tell every bar of a small chart, or the range of a large one."""
-        rows = [f"{row.name} {_listed(row, self.percent)}".strip() for row in self.series]
-        return f"{_axes(self, 'Bar chart')}: {'; '.join(rows)}." + _marked(self.marks)
+        rows = [f"{row.name} {listed(row, self.percent)}".strip() for row in self.series]
+        return f"{axes_of(self, 'Bar chart')}: {'; '.join(rows)}." + marked(self.marks)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ class Scatter(Chart):
 
     def told(self) -> str:
         """Say how many points there are, and where."""
-        return f"{_axes(self, 'Scatter plot')}: {_grouped(self.points)}." + _marked(self.marks)
+        return f"{axes_of(self, 'Scatter plot')}: {grouped(self.points)}." + marked(self.marks)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -283,11 +283,11 @@ class Heatmap(Chart):
 
     def told(self) -> str:
         """Tell the range of the map, the points and the lines."""
-        parts = [f"{self.z_label or 'values'} {_range(finite(self.z))}"] if self.z else []
-        parts += [_grouped(self.points)] if self.points else []
+        parts = [f"{self.z_label or 'values'} {range_of(finite(self.z))}"] if self.z else []
+        parts += [grouped(self.points)] if self.points else []
         lines = dict.fromkeys(row.name for row in self.contours)
         parts += [f"lines: {', '.join(lines)}"] if lines else []
-        return f"{_axes(self, 'Map')}: {'; '.join(parts)}."
+        return f"{axes_of(self, 'Map')}: {'; '.join(parts)}."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -341,13 +341,13 @@ class Surface(Chart):
         """Tell the range of every map and the marked places."""
         maps = (("z", "height"), ("color", "color"), ("floor", "color of the floor"))
         parts = [
-            " ".join(filter(None, [what, getattr(self, f"{key}_label"), _range(found)]))
+            " ".join(filter(None, [what, getattr(self, f"{key}_label"), range_of(found)]))
             for key, what in maps
             if (found := finite(getattr(self, key)))
         ]
         over = f"Surface over {self.x_label or 'x'} and {self.y_label or 'y'}: {'; '.join(parts)}."
         heights = [f"height {short(self.height_at(mark))}" for mark in self.marks]
-        return over + _marked(self.marks, heights)
+        return over + marked(self.marks, heights)
 
     def height_at(self, mark: Mark) -> float | None:
         """Return the height at the place of the grid that is nearest to a mark; None in a hole."""
@@ -403,41 +403,6 @@ def _counts(values: Tensor, edges: Tensor) -> list[int]:
 def _nearest(axis: Sequence[float], value: float) -> int:
     right = min(max(bisect.bisect_left(axis, value), 1), len(axis) - 1)
     return right if axis[right] - value < value - axis[right - 1] else right - 1
-
-
-def _range(values: Sequence[Any], share: bool = False) -> str:
-    found = finite([values])
-    if not found:
-        return "without values"
-    low, high = min(found), max(found)
-    if low == high:
-        return f"at {short(low, share)}"
-    return f"from {short(low, share)} to {short(high, share)}"
-
-
-def _listed(row: Series, share: bool) -> str:
-    if len(row.x) > 8:
-        return _range(row.y, share)
-    return ", ".join(f"{x} {short(y, share)}" for x, y in zip(row.x, row.y, strict=True))
-
-
-def _grouped(groups: Sequence[Points]) -> str:
-    return ", ".join(f"{len(row.x):,} points {row.name}".strip() for row in groups)
-
-
-def _axes(chart: Chart, what: str) -> str:
-    if chart.x_label and chart.y_label:
-        return f"{what} of {chart.y_label} against {chart.x_label}"
-    return f"{what} of {chart.x_label or chart.y_label}" if chart.x_label or chart.y_label else what
-
-
-def _marked(marks: Sequence[Mark], more: Sequence[str] = ()) -> str:
-    where = [", ".join(short(v) for v in (mark.x, mark.y) if v is not None) for mark in marks]
-    places = [
-        ", ".join(filter(None, [f"{mark.name} at {place}".strip(), told]))
-        for mark, place, told in zip(marks, where, more or [""] * len(marks), strict=True)
-    ]
-    return f" Marked: {'; '.join(places)}." if places else ""
 
 
 def _fits(chart: Heatmap | Surface, name: str, rows: Sequence[Sequence[Any]], least: int) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, integer, write_whole
+from mindgap.core import InputError, choice, integer, validated, write_whole
 from mindgap.data.damage import reading
 from mindgap.data.download import taking_turns, writing
 from mindgap.data.store import cache_folder
@@ -98,6 +98,7 @@ Pair = Literal["apart", "together"]
 BAG = "bag-of-words"
 
 
+@validated
 def encode(
     texts: Sequence[str] | Sequence[Sequence[str]],
     encoder: str | os.PathLike[str],

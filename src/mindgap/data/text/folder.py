@@ -6,7 +6,7 @@ import importlib.util
 import os
 from pathlib import Path
 
-from mindgap.core import DataUnavailableError, InputError, require
+from mindgap.core import DataUnavailableError, InputError, expanded, require
 from mindgap.data.download import file_digest
 
 PACKAGE = "package:"
@@ -25,7 +25,7 @@ def encoder_folder(encoder: str | os.PathLike[str]) -> Path:
     name = os.fspath(encoder)
     if name.startswith(PACKAGE):
         return _in_package(name.removeprefix(PACKAGE))
-    path = Path(name).expanduser()
+    path = expanded(name)
     if name and path.is_dir():
         if not _is_encoder(path):
             raise InputError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, integer
+from mindgap.core import InputError, integer, validated
 
 PADDING, UNKNOWN, SEPARATOR = 0, 1, 2
 SPECIAL = ("<padding>", "<unknown>", "<separator>")
@@ -26,6 +26,7 @@ def words(sentence: str) -> list[str]:
     return WORD.findall(sentence.lower())
 
 
+@validated
 @dataclass(frozen=True)
 class Vocabulary:
     """Numbered words; 0 is padding, 1 an unknown word, 2 separates the sentences of a sample.

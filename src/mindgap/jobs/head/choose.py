@@ -21,6 +21,7 @@ from mindgap.core import (
     implements,
     paired,
     unknown_name,
+    validated,
     write_whole,
 )
 from mindgap.jobs.head.search import KS, MAX_WEIGHTS, HeadSearch, Method, search_head
@@ -29,6 +30,7 @@ from mindgap.training.fitted import Fitted
 
 
 @implements("V7", cites=("novello2020variance",))
+@validated
 def retrain_head(
     model: nn.Module | Subject | Fitted,
     train: Any = None,
@@ -233,6 +235,7 @@ class HeadChoice:
 
 
 @implements("V8", cites=("novello2020variance",))
+@validated
 def choose_head(
     subject: Subject | Fitted,
     *,

@@ -153,6 +153,9 @@ def search_head(
     """
     ready = subject.subject() if isinstance(subject, Fitted) else subject
     _check(max_weights, ks, method, by)
+    if method == "optuna" and study is None:
+        study = _new_study(seed)  # before the work, because Optuna may be missing
+    integer("trials", trials)
     trial = head_trials(
         ready,
         validation,
@@ -164,12 +167,10 @@ def search_head(
         progress=progress,
     )
     if method == "optuna":
-        settings, score = _asked(trial, max_weights, ks, trials, by, study, seed, progress)
+        settings, score = _asked(trial, max_weights, ks, trials, by, study, progress)
     else:
         pairs = [(float(m), int(k)) for k in ks for m in max_weights]
-        settings = (
-            pairs if method == "grid" else _drawn(max_weights, ks, integer("trials", trials), seed)
-        )
+        settings = pairs if method == "grid" else _drawn(max_weights, ks, trials, seed)
         score = trial.score(settings, progress)
     order = _order(score.error if by == "error" else score.loss, score.loss)
     return HeadSearch(
@@ -193,6 +194,11 @@ def _drawn(
     return [(float(m), int(k)) for m, k in zip(weights, neighbors, strict=True)]
 
 
+def _new_study(seed: int) -> Any:
+    optuna = require("optuna", "search")
+    return optuna.create_study(direction="minimize", sampler=optuna.samplers.TPESampler(seed=seed))
+
+
 def _asked(
     trial: HeadTrials,
     max_weights: Sequence[float],
@@ -200,15 +206,9 @@ def _asked(
     trials: int,
     by: str,
     study: Any,
-    seed: int,
     progress: bool,
 ) -> tuple[list[Setting], Score]:
     """Ask a study for some settings at a time and tell it their scores."""
-    if study is None:
-        optuna = require("optuna", "search")
-        study = optuna.create_study(
-            direction="minimize", sampler=optuna.samplers.TPESampler(seed=seed)
-        )
     settings: list[Setting] = []
     scores: list[Score] = []
     while len(settings) < trials:

@@ -10,12 +10,11 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError
+from mindgap.core import InputError, expanded
 from mindgap.sampling.taylor_sampler import TaylorSampler
 from mindgap.sampling.trail import Asked
 
@@ -30,7 +29,7 @@ class _CsvFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
         try:
-            with Path(path).expanduser().open(encoding="utf-8-sig", newline="") as file:
+            with expanded(path).open(encoding="utf-8-sig", newline="") as file:
                 lines = [[cell.strip() for cell in line] for line in csv.reader(file)]
         except FileNotFoundError as error:
             raise InputError(

@@ -42,7 +42,7 @@ class _Points(Work["Asked", Answer]):
     def submit(self, executor: AnyExecutor, job: Job[Asked]) -> AnyFuture:
         return self._runner.submit(executor, job, self._sampler.width)
 
-    def failed(self, reason: str) -> Answer:
+    def failed(self, reason: str, *, late: bool = False) -> Answer:  # noqa: ARG002  (it says so)
         return Answer(None, reason)
 
     def earlier(self, job: Job[Asked]) -> Answer | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mindgap.core import InputError, MindgapError, integer, write_whole
+from mindgap.core import InputError, MindgapError, integer, validated, write_whole
 from mindgap.jobs.sample.command import Command
 from mindgap.jobs.sample.csv import DEFAULT, Columns, asked_csv, points_csv, read_known, read_told
 from mindgap.jobs.sample.evaluate import evaluate
@@ -131,6 +131,7 @@ class Sampling:
         )
 
 
+@validated
 def sample(
     evaluator: Evaluable | None = None,
     domain: Domain | None = None,

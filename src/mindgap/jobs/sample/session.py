@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError
+from mindgap.core import InputError, expanded
 from mindgap.jobs.sample.command import Command
 from mindgap.ops.mixture.points import as_numbers, as_rows
 from mindgap.sampling import Acquisition, Box, Domain, Proposal, TaylorSampler
@@ -71,7 +71,7 @@ def open_sampler(
 
 
 def _begun(session: Path) -> bool:
-    path = session.expanduser()
+    path = expanded(session)
     return path.is_file() and path.stat().st_size > 0
 
 
@@ -124,6 +124,12 @@ def _function(evaluator: Evaluable | None, acquisition: Acquisition, differentia
 
 
 def _add(sampler: TaylorSampler, known: Known) -> None:
+    outside = ~sampler.domain.contains(known[0])
+    if bool(outside.any()):
+        raise InputError(
+            f"The known points must lie in the domain, got {int(outside.sum())} of {len(outside)} "
+            f"outside, such as {known[0][outside][0].tolist()}. Widen the domain or remove them."
+        )
     held = {
         (one.point, tuple(sampler.answers[one.number]))
         for one in sampler.asked

@@ -8,15 +8,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from mindgap.core import write_whole
-from mindgap.jobs.weigh.samples import (
-    Given,
-    as_given,
-    look_at,
-    read_arrays,
-    searched_in,
-    tensors,
-)
+from mindgap.core import validated, write_whole
+from mindgap.jobs.weigh.samples import Given, as_given, look_at, read_arrays, searched_in, tensors
 from mindgap.ops.neighbors.points import Metric
 from mindgap.ops.variance.estimator import Noise, VarianceWeights
 from mindgap.ops.variance.heaviest import Weighed
@@ -126,6 +119,7 @@ class Weighing:
         return weights_page(look_at(self.given, self.weigher, self.weighed), told, path)
 
 
+@validated
 def weigh(
     data: Any,
     labels: Any = None,

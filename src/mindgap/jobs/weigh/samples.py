@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core import Heatmap, InputError, as_tensor
+from mindgap.core import Heatmap, InputError, as_tensor, expanded
 from mindgap.core.chart.numbers import number
 from mindgap.ops.images import as_images, channels_first
 from mindgap.ops.neighbors.source import read
@@ -72,7 +71,7 @@ def read_arrays(path: str | os.PathLike[str]) -> Given:
     Args:
         path: The file.
     """
-    arrays = _loaded(Path(path))
+    arrays = _loaded(expanded(path))
     found = [[name for name in wanted if name in arrays] for wanted in (FEATURES, LABELS)]
     if not all(found):
         raise InputError(
@@ -110,7 +109,9 @@ def _loaded(path: Path) -> dict[str, Array]:
         raise InputError(
             f"The data must be an existing .npz file, got {str(path)!r}. Check the path."
         ) from error
-    except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except Exception as error:
+        # Headers of archives and arrays can lie in many ways: sizes that no memory holds, another
+        # compression, a password. Each raises its own error, and all mean a file that is no data.
         raise InputError(
             f"The data must be an .npz file of plain arrays, got {str(path)!r} "
             f"({' '.join(str(error).split())[:120]}). Write it with numpy.savez."

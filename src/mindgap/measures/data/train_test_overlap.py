@@ -3,7 +3,8 @@
 import torch
 
 from mindgap.core import Estimate, Gallery, Measure, Sample, Subject, option
-from mindgap.ops.samples import as_shown, in_words, sample_hashes, shown_inputs
+from mindgap.ops.overlap import shared_samples
+from mindgap.ops.samples import as_shown, in_words, shown_inputs
 
 
 class TrainTestOverlap(Measure):
@@ -16,8 +17,10 @@ class TrainTestOverlap(Measure):
     A share of some thousandths may be natural duplicates. A larger one means that the split leaks,
     and no bound on held-out data holds.
 
-    Assumes: Equal means equal in every bit. Near copies, such as a crop of the same image, are not
-    found.
+    Assumes: Equal means equal in every number, in the coarser precision of the two. The term
+    ``near_copies`` is the share of further samples that differ from a training sample by at most a
+    thousandth of the standard deviations, or in one of at least 16 features. A crop of the same
+    image is not found. In few dimensions samples are close by chance.
 
     >>> x, y = torch.arange(8.0)[:, None], torch.arange(8) % 2
     >>> subject = Subject(torch.nn.Linear(1, 2), "cross_entropy", (x[:6], y[:6]), (x[4:], y[4:]))
@@ -38,12 +41,11 @@ class TrainTestOverlap(Measure):
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the share and the places of the samples."""
-        assert subject.test is not None
-        known = torch.isin(sample_hashes(subject.test), sample_hashes(subject.train))
-        places = known.nonzero().flatten()
+        found = shared_samples(subject)
+        places = found.equal.nonzero().flatten()
         return Estimate(
-            value=float(known.double().mean()),
-            terms={"count": len(places)},
+            value=found.share,
+            terms={"count": len(places), "near_copies": found.near_share},
             details={"samples": places[: self.shown].tolist()},
             charts=(self._gallery(subject, places[: self.shown]),)
             if len(places) and self.shown

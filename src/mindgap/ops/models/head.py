@@ -132,7 +132,7 @@ def _passed(subject: Subject, which: Which, name: str) -> Tensor:
 
 def _watched(subject: Subject, batch: Batch, names: list[str]) -> tuple[Tensor, list[_Call]]:
     with evaluating(subject.model), _hooked(subject.model, names) as calls:
-        return subject._tried(batch.inputs).detach(), calls
+        return subject.checked_forward(batch.inputs).detach(), calls
 
 
 @contextlib.contextmanager

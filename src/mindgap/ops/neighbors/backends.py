@@ -18,7 +18,20 @@ from mindgap.ops.neighbors.scores import Near, joined, kept, kth_square
 
 TRIES = 3  # queries of the tree, each for four times as many candidates
 QUERIES = 4096  # rows that the index is asked for at once
+PACKAGES = {"tree": "scipy.spatial", "approximate": "faiss"}  # that a method needs
 SAMPLE = 1024  # points whose exact neighbors the recall is measured on
+
+
+def check_installed(method: str) -> None:
+    """Refuse a method whose package is missing, before any work is done.
+
+    Args:
+        method: The method that was asked for.
+
+    >>> check_installed("exact")
+    """
+    if method in PACKAGES:
+        require(PACKAGES[method], "neighbors")
 
 
 def tree_installed() -> bool:

@@ -129,6 +129,7 @@ class Search:
                 f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}. Choose "
                 "one."
             )
+        backends.check_installed(method)
         self.points, self.k, self.memory = points, int(k), memory
         self.method = chosen(len(points), points.rows.shape[1]) if method == "auto" else method
         self.recall, self.index = 1.0, None

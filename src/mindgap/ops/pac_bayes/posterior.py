@@ -21,6 +21,7 @@ from mindgap.core import InputError, Inputs, call, choice, generator, number
 
 Kind = Literal["gaussian", "uniform"]
 INSIDE = 1 - 1e-6  # of the way to the edge of the prior's box: rounding must not leave it
+LARGEST_SCALE = 500  # exp of a larger one overflows; the weights of trained networks are below 100
 SLIGHT = 0.005  # initial spread of a uniform posterior: 0.000025 nats per weight
 
 
@@ -37,7 +38,7 @@ class StochasticModel(nn.Module, abc.ABC):
 
     def __init__(self, model: nn.Module, scale: float) -> None:
         super().__init__()
-        self.scale = number("scale", scale)
+        self.scale = number("scale", scale, 0, LARGEST_SCALE)
         chosen = {name: p for name, p in model.named_parameters() if p.requires_grad}
         if not chosen or self.scale == 0:
             what = f"a scale of {scale}" if chosen else "no weight that requires a gradient"

@@ -49,7 +49,7 @@ class PerturbedStep:
     r"""Perturb weights as Algorithm 1 (PerturbedOPT) does, and keep its state between steps.
 
     Formula: $\sigma_i = \min\left( \frac{1}{\ln(1 + t) \sqrt{\eta (h_i + \rho_i \kappa_i)}},
-    \kappa_i \right) \mathbf{1}[|g_i| < \beta_2], \quad u_i \sim U(-\sigma_i, \sigma_i), \quad
+    \kappa_i \right) [\, |g_i| < \beta_2 \,], \quad u_i \sim U(-\sigma_i, \sigma_i), \quad
     \kappa_i = \frac{\gamma}{\ln(1 + t)} |w_i| + \epsilon$
 
     Reading: The gradient is taken at w + u, the step is made from w. Flat directions get much

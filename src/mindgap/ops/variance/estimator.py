@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import WeightedRandomSampler
 
-from mindgap.core import InputError, implements, unknown_name
+from mindgap.core import InputError, implements, integer, number, unknown_name
+from mindgap.core.checks import check_settings
 from mindgap.ops.neighbors.points import Metric, Points, as_points
 from mindgap.ops.neighbors.search import MEMORY, Method, Search, check_k
 from mindgap.ops.neighbors.source import read
@@ -192,6 +193,13 @@ class VarianceWeights:
         return density
 
     def _check(self) -> None:
+        check_settings(self)
+        # As in scikit-learn, arguments are checked when they are used: set_params changes them.
+        number("winsorize", self.winsorize, 0, 0.5)
+        number("noise_threshold", self.noise_threshold, 0, 1)
+        number("noise_deviations", self.noise_deviations)
+        number("recall", self.recall, 0, 1)
+        integer("memory", self.memory)
         scale_weights(
             torch.zeros(1), self.max_weight, scaling=self.scaling, normalize=self.normalize
         )

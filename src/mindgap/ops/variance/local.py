@@ -195,8 +195,8 @@ def sampled_variance(
 ) -> Tensor:
     r"""Estimate how much a function varies around each input, from noisy evaluations.
 
-    Formula: $v(x) = \frac{1}{k-1} \sum_{i=1}^{k} \| f(x + \varepsilon_i) - f(x) \|^2, \quad
-    \varepsilon_i \sim N(0, \epsilon I)$
+    Formula: $v(x) = \frac{1}{k-1} \sum_{i=1}^{k} \| f(x + u_i) - f(x) \|^2, \quad u_i \sim N(0,
+    \epsilon I)$
 
     Reading: Large where the function changes quickly. As k grows and ε shrinks, it tends to
     ε‖∇f(x)‖². Outputs are summed.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mindgap.core import InputError, implements
-from mindgap.ops.mixture.fit import fit_mixture
+from mindgap.core.checks import matches
 
 Scaling = Literal["max", "min-max"]
 Normalize = Literal["mean"]
@@ -53,7 +53,7 @@ def scale_weights(
 
 
 def _check(max_weight: float, scaling: str, normalize: str | None) -> None:
-    if not isinstance(max_weight, int | float) or not 1 <= max_weight < math.inf:
+    if not matches(max_weight, float) or not 1 <= max_weight < math.inf:
         raise InputError(
             f"max_weight must be a finite number of at least 1, got {max_weight!r}. 1 means no "
             "weighting."
@@ -101,7 +101,7 @@ def uniform(weights: Tensor) -> Tensor:
 def density_corrected(variance: Tensor, log_density: Tensor, winsorize: float = 0.05) -> Tensor:
     r"""Divide local variances by an estimated density, as importance weighting asks.
 
-    Formula: $w_i \propto \frac{v_i}{p_X(x_i)}$
+    Formula: $w_i = c \frac{v_i}{p_X(x_i)}$
 
     Reading: Samples in sparse regions gain. The sample of highest density keeps its variance.
 
@@ -225,6 +225,9 @@ def mixture_log_density(
     >>> found.shape, bool(found.isfinite().all())
     (torch.Size([5]), True)
     """
+    # Mixtures bring six modules, and weights are mostly computed without a density.
+    from mindgap.ops.mixture.fit import fit_mixture
+
     rows, log_scale = _standardized(features)
     if not 1 <= components <= len(rows):
         raise InputError(
@@ -257,7 +260,7 @@ def _standardized(features: Tensor) -> tuple[Tensor, float]:
 def suspects(agreement: Tensor, threshold: float = 0.1) -> Tensor:
     r"""Mark the samples whose class few of their neighbors share: their label may be wrong.
 
-    Formula: $\frac{1}{k-1} \left| \{ j \in S_k(i) \setminus \{i\} : y_j = y_i \} \right| \le t$
+    Formula: $\frac{1}{k-1} \left( \sum_{j \in S_k(i)} [y_j = y_i] - 1 \right) \le t$
 
     Reading: True means that hardly any neighbor confirms the label. Where classes overlap much,
     many correct labels are marked too.

@@ -1,5 +1,6 @@
 """The page of ``mindgap certify``: the promise, its parts, and every number in words."""
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def _chart(certificate: Certificate) -> Drawn:
             ]
         ),
         alt="Bars of the bounds by theorem: the kl inverse is "
-        f"{wording.percent(certificate.bound)}, of which {wording.percent(certificate.error)} was "
+        f"{wording.at_most(certificate.bound)}, of which {wording.percent(certificate.error)} was "
         "seen on the bound data.",
         figure=_parts_figure(certificate),
         wide=True,
@@ -161,7 +162,7 @@ def _label(row: int, value: float, far: float) -> dict[str, Any]:
     ground = {"bgcolor": "rgba(255,255,255,0.85)"}
     return {
         "y": row,
-        "text": f"{value:.2%}",
+        "text": wording.at_most(value, 2),
         "showarrow": False,
         "font": {"size": 12, "color": INK},
         **ground,
@@ -172,18 +173,19 @@ def _label(row: int, value: float, far: float) -> dict[str, Any]:
 def _numbers_in_words(certificate: Certificate) -> dict[str, str]:
     """Say what every number of the bound is."""
     percent, samples = "{:.2%}".format, f"{certificate.samples:,} bound samples"
+    above = functools.partial(wording.at_most, places=2)
     rows = {
-        "Bound": f"{percent(certificate.bound)}: at most this share of answers is wrong, by the kl "
+        "Bound": f"{above(certificate.bound)}: at most this share of answers is wrong, by the kl "
         "inverse",
         "Confidence": f"{1 - certificate.delta:.4g} (δ = {certificate.delta:g}), over the draw of "
         f"the bound data and of the weights; {certificate.monte_carlo_delta:g} of δ is kept for "
         "the draws of the weights (δ')",
         "Error seen": f"{percent(certificate.error)} of the answers on {samples} were wrong",
-        "Its limit": f"{percent(certificate.error_limit)}: the expected error on the bound data is "
+        "Its limit": f"{above(certificate.error_limit)}: the expected error on the bound data is "
         f"at most this, by {certificate.draws:,} independent draws of the weights",
         "KL": f"{certificate.kl:,.2f} nats: how far the posterior went from its prior, "
         f"{certificate.kl / certificate.samples:.2g} per sample",
-        "Cross entropy": f"at most {percent(certificate.loss_bounds['kl'])} of its largest value, "
+        "Cross entropy": f"at most {above(certificate.loss_bounds['kl'])} of its largest value, "
         f"by the same theorem ({percent(certificate.loss)} seen); this holds with the same "
         "confidence on its own",
         "Majority class": f"{percent(certificate.baseline)}: the error of always answering the "
@@ -191,7 +193,7 @@ def _numbers_in_words(certificate: Certificate) -> dict[str, str]:
     }
     if certificate.prior_bound is not None and certificate.prior_error is not None:
         rows["Control"] = (
-            f"{percent(certificate.prior_bound)}: the held-out bound, at the same δ, on the "
+            f"{above(certificate.prior_bound)}: the held-out bound, at the same δ, on the "
             f"prior's mean weights, which err on {percent(certificate.prior_error)} of the bound data. "
             "PAC-Bayes gains only what the certificate is below this"
         )

@@ -160,7 +160,7 @@ def sampling_html(
         known=len(sampler.answers),
         failed=len(sampler.failed),
         inputs=sampler.domain.dimension,
-        charts=sampling_charts(sampler, names, outputs),
+        charts=_charts(sampler, names, outputs),
         counts=counts(sampler),
         reasons=Counter(sampler.failed.values()).most_common(12),
         settings=settings_in_words(sampler, names),
@@ -180,9 +180,7 @@ def counts(sampler: TaylorSampler) -> list[tuple[str, int, int, int, int]]:
     return rows
 
 
-def sampling_charts(
-    sampler: TaylorSampler, names: Sequence[str], outputs: Sequence[str]
-) -> list[Drawn]:
+def _charts(sampler: TaylorSampler, names: Sequence[str], outputs: Sequence[str]) -> list[Drawn]:
     """Return the image that fits the number of inputs; none while nothing was asked."""
     if not sampler.asked:
         return []

@@ -24,9 +24,8 @@ def study_page(results: Mapping[str, Any], path: str | os.PathLike[str]) -> Path
 
 def study_html(results: Mapping[str, Any]) -> str:
     """Return the page as text."""
-    results = restored(
-        ordered(results, "results")
-    )  # a file read as bare JSON holds infinities as words
+    # A file that was read as bare JSON holds infinities as words.
+    results = restored(ordered(results, "results"))
     table = table_of(results)
     return html.render(
         "study.html",
@@ -68,5 +67,5 @@ def _provenance(results: Mapping[str, Any]) -> dict[str, str]:
         **{words: wording.seconds(float(cost.get(name, 0.0))) for words, name in times.items()},
         **{str(name): wording.cell(found) for name, found in results.get("versions", {}).items()},
         **({"Code": str(results["code"])} if results.get("code") else {}),
-        "Date": str(results.get("date", "")).replace("T", " ")[:16],
+        "Date": results["date"].replace("T", " ")[:16],
     }

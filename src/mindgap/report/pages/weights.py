@@ -47,10 +47,10 @@ def weights_page(found: Look, told: Told, path: str | os.PathLike[str]) -> Path:
         told: Where they come from.
         path: Where the page goes.
     """
-    return write_whole(path, weights_html(found, told))
+    return write_whole(path, _html(found, told))
 
 
-def weights_html(found: Look, told: Told) -> str:
+def _html(found: Look, told: Told) -> str:
     """Return the page as text."""
     return html.render(
         "weights.html",

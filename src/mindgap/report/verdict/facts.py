@@ -4,10 +4,8 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-import torch
-from torch import Tensor
-
-from mindgap.core import Subject, align
+from mindgap.core import Subject
+from mindgap.core.bound import constant_error
 from mindgap.ops.models.parameters import count
 from mindgap.report.parts import Facts
 
@@ -30,30 +28,14 @@ def facts_of(subject: Subject, overlap: float = 0.0, stopped: str = "") -> Facts
         parameters=sum(count(subject.model).values()),
         train_loss=subject.mean_loss("train"),
         train_error=subject.mean_error("train"),
-        baseline=baseline(subject),
+        baseline=constant_error(subject),
         test_loss=subject.mean_loss("test") if tested else None,
         test_error=subject.mean_error("test") if tested else None,
         overlap=overlap,
         initial=subject.initial is not None,
         stopped=stopped,
+        unstable=subject.instability(),
     )
-
-
-def baseline(subject: Subject) -> float:
-    """Return the training error of the best constant prediction: majority class or mean target."""
-    targets = subject.targets("train")
-    if subject.task == "classification":
-        return 1 - int(torch.bincount(targets.cpu()).max()) / len(targets)
-    if subject.task == "multilabel":
-        share = targets.double().flatten(1).mean(0) if targets.ndim > 1 else targets.double().mean()
-        return float(torch.minimum(share, 1 - share).mean())
-    return float(_constant_losses(subject, targets).double().mean())
-
-
-def _constant_losses(subject: Subject, targets: Tensor) -> Tensor:
-    mean = targets.mean(0, keepdim=True).expand_as(targets)
-    outputs = subject.outputs("train")
-    return subject.loss(mean.reshape(align(outputs, targets).shape), targets)
 
 
 RISE = 0.05  # a loss wobbles by a few percent from epoch to epoch

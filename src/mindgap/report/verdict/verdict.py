@@ -33,6 +33,16 @@ def leak(facts: Facts) -> str:
     return f"{share}. The gap below is therefore too small, and no bound on held-out data holds."
 
 
+def unstable(facts: Facts) -> str:
+    """Say that the model is random, or that it mixes the samples of a batch."""
+    if not facts.unstable:
+        return ""
+    return (
+        f"This model is not a function of the sample alone: {facts.unstable}. Another pass or "
+        "another batch size gives other numbers, and bounds on held-out data may not hold."
+    )
+
+
 def _gap_sentence(facts: Facts, gap: Result) -> str:
     """Say how large the gap is, with its interval, or that it cannot be known."""
     what = "error" if facts.rate else "loss"
@@ -49,7 +59,7 @@ def _gap_sentence(facts: Facts, gap: Result) -> str:
     return f"{size}, with {level} confidence between {ends} (from {samples})."
 
 
-def shortage(facts: Facts, gap: Result) -> str:
+def _shortage(facts: Facts, gap: Result) -> str:
     """Say how many test samples would settle an undecided gap."""
     needed = samples_needed(facts, gap)
     if needed is None:
@@ -79,7 +89,8 @@ def train(facts: Facts) -> str:
     if not underfits(facts):
         return ""
     verb = "is wrong on" if facts.rate else "has a loss of"
-    end = "of the training samples" if facts.rate else "on the training data"
+    judged = "labels of the training samples" if facts.labels else "training samples"
+    end = f"of the {judged}" if facts.rate else "on the training data"
     baseline = "majority-class" if facts.rate else "mean-target"
     return (
         f"This model {verb} {wording.error(facts, facts.train_error)} {end}, the {baseline} "
@@ -118,9 +129,12 @@ def _guarantee(facts: Facts, card: Card, bases: int) -> str:
     confidence = 1 - bases * float(result.provenance.get("parameters", {}).get("delta", 0.05))
     value = wording.bounded(result, facts, result.value)
     what = "error" if "%" in value else "loss"
+    # A held-out bound counts only test samples that are not in the training data.
+    where = "data that are not in the training data" if result.terms.get("shared") else "data"
     return (
-        f"With {wording.percent(confidence)} confidence the {what} on unseen data is below {value} "
-        f"(bound: {card.title}), provided that nothing was chosen by looking at the test data."
+        f"With {wording.at_least(confidence)} confidence the {what} on unseen {where} is below "
+        f"{value} (bound: {card.title}), provided that nothing was chosen by looking at the test "
+        "data."
     )
 
 
@@ -161,8 +175,9 @@ def judge(
     words = [
         stop(facts),
         leak(facts),
+        unstable(facts),
         _gap_sentence(facts, gap),
-        shortage(facts, gap) if kind == "undecided" else "",
+        _shortage(facts, gap) if kind == "undecided" else "",
         train(facts),
         "" if kind == "leak" else bound(facts, cards),
         late,
@@ -202,5 +217,7 @@ def headline(kind: str, facts: Facts) -> str:
 
 def _rate(facts: Facts, value: float, where: str) -> str:
     if facts.rate:
-        return f"{wording.percent(value)} wrong on {where}"
+        return (
+            f"{wording.percent(value)} {'of all labels ' if facts.labels else ''}wrong on {where}"
+        )
     return f"loss {wording.number(value, 3)} on {where}"

@@ -1,4 +1,4 @@
-"""PAC-Bayes certificates on MNIST: learned and initial priors, Gaussian and uniform posteriors."""
+"""PAC-Bayes certificates on MNIST with learned and initial priors."""
 
 import functools
 import math
@@ -22,6 +22,7 @@ from mindgap.core import (
     Trial,
     option,
 )
+from mindgap.core.chart.numbers import upper
 from mindgap.data import mnist
 from mindgap.nets import MLP
 from mindgap.training.certify.job import certify
@@ -154,15 +155,15 @@ class Certificates(Study):
             for kind, found in record.items()
         )
         return Table(
-            title="PAC-Bayes certificates on MNIST (kl inverse) and held-out bounds of their priors",
+            title="PAC-Bayes certificates on MNIST (kl inverse) and held-out bounds of the priors",
             columns=("network", "prior", "posterior", "published", *COLUMNS),
             rows=rows,
             notes=(
                 *_verdicts(records),
-                "Error: error of the stochastic classifier on the bound data. Its limit includes the "
-                "Monte Carlo uncertainty, for which δ' = 0.01 of δ is reserved.",
-                "CPU minutes are rounded up. Each row includes the training of the prior, which two "
-                "posteriors share.",
+                "Error: error of the stochastic classifier on the bound data. Its limit includes "
+                "the Monte Carlo uncertainty, for which δ' = 0.01 of δ is reserved.",
+                "CPU minutes are rounded up. Each row includes the training of the prior, which "
+                "two posteriors share.",
                 "Published: Pérez-Ortiz et al. (2021), a CNN with a learned prior in a different "
                 "setting.",
             ),
@@ -175,7 +176,9 @@ class Certificates(Study):
     def _row(self, trial: Trial, kind: str, found: Mapping[str, Any]) -> tuple[Any, ...]:
         key = f"{trial['network']}, {trial['prior']}, {kind}"
         head = (trial["network"], trial["prior"], kind, self.expected.get(key))
-        shown = {**found, "kl": round(found["kl"], 3)}
+        bounds = {name: found[name] for name in ("bound", "prior_bound", "error_limit")}
+        rounded = {name: value and upper(value) for name, value in bounds.items()}
+        shown = {**found, **rounded, "kl": round(found["kl"], 3)}
         return (*head, *(shown[name] for name in COLUMNS.values()))
 
     def tiny(self) -> Self:

@@ -28,7 +28,7 @@ from mindgap.studies.pacgen.toy import CLUSTERS, Toy, scores
 
 DRAWN = 81  # grid points of the surface per axis
 CELLS = 61  # grid points of the input plane per axis
-COLORS = {"sharp": "#009E73", "flat": "#D55E00"}  # green and red that color-blind readers can tell
+COLORS = {"sharp": "#009E73", "flat": "#D55E00"}  # safe for color-blind readers
 ABOVE = (
     1.0  # clips the surface this far above the flat optimum, else its walls would hide the minima
 )
@@ -255,10 +255,10 @@ def _notes(every: Sequence[Record], pairs: Sequence[Record]) -> list[str]:
     counts = sorted(record["minima"] for record in every)
     edge = sum(record["lower_at_edge"] for record in every)
     notes = [
-        f"There are {len(every)} landscapes; each seed draws clusters, fixed weights and samples. The "
-        f"median number of local minima is {counts[len(counts) // 2] if counts else 0}. "
-        f"In {len(pairs)} of them another minimum, at most {SLIGHTLY} above the lowest, is flatter. "
-        f"In {edge} the loss is lower still at the edge of the square.",
+        f"There are {len(every)} landscapes; each seed draws clusters, fixed weights and samples. "
+        f"The median number of local minima is {counts[len(counts) // 2] if counts else 0}. "
+        f"In {len(pairs)} of them another minimum, at most {SLIGHTLY} above the lowest, is "
+        f"flatter. In {edge} the loss is lower still at the edge of the square.",
         "The paper reports on its one landscape that Ψ is higher at the sharp optimum. The flat "
         "optimum has a slightly higher loss and a similar bound there.",
     ]
@@ -282,13 +282,13 @@ def _notes(every: Sequence[Record], pairs: Sequence[Record]) -> list[str]:
     return [
         *notes,
         f"The median difference of the two bounds is {apart:.3f}. The loss is convex within κ at "
-        f"{convex} of {len(both)} optima. The true loss under the noise of (9) is below bound (8) at "
-        f"{held}. At {dull} the error equals that of the majority-class baseline, a third.",
+        f"{convex} of {len(both)} optima. The true loss under the noise of (9) is below bound (8) "
+        f"at {held}. At {dull} the error equals that of the majority-class baseline, a third.",
         "The optimum with the lower value has the smaller gap in this share of landscapes: "
         f"{said}. Chance is 50 %.",
         "Choosing the lowest training loss favors a large gap. The control is therefore a random "
-        f"minimum at most {SLIGHTLY} above the lowest, flat or not. Its gap is smaller than that of "
-        f"the sharp optimum in {control}.",
+        f"minimum at most {SLIGHTLY} above the lowest, flat or not. Its gap is smaller than that "
+        f"of the sharp optimum in {control}.",
     ]
 
 

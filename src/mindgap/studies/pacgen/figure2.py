@@ -44,12 +44,12 @@ RIVALS = {
     "train_loss": "training loss",
 }
 NOTES = (
-    "The paper (Figures 2 to 5, without numbers) reports that gap and Ψ grow with the batch size and "
-    "as the learning rate shrinks, with 'the exact same trend'. This claims a rank correlation of +1 "
-    "for Ψ with squared gradients.",
+    "The paper (Figures 2 to 5, without numbers) reports that gap and Ψ grow with the batch size "
+    "and as the learning rate shrinks, with 'the exact same trend'. This claims a rank correlation "
+    "of +1 for Ψ with squared gradients.",
     "Cells are Spearman's rank correlations with the gap in the loss over the settings of a sweep: "
-    "mean over seeds and 95 % interval. 'ρ alone' sets the diagonal to zero and keeps its Lipschitz "
-    "constant. 'Hessian zero' drops both and depends on the weights alone.",
+    "mean over seeds and 95 % interval. 'ρ alone' sets the diagonal to zero and keeps its "
+    "Lipschitz constant. 'Hessian zero' drops both and depends on the weights alone.",
 )
 
 
@@ -323,16 +323,17 @@ def _facts(good: Rows, epochs: int) -> list[str]:
         if not kept or not ends:
             continue
         notes.append(
-            f"{data}: after {epochs} epochs, training losses range from {_range(ends, 'train_loss')}. "
-            f"{len(kept)} of {len(mine)} runs were compared at a training loss of about {wanted:g}, "
-            f"at the epoch that ended nearest to it: {min(kept):.3g} to {max(kept):.3g}."
+            f"{data}: after {epochs} epochs, training losses range from "
+            f"{_range(ends, 'train_loss')}. {len(kept)} of {len(mine)} runs were compared at a "
+            f"training loss of about {wanted:g}, at the epoch that ended nearest to it: "
+            f"{min(kept):.3g} to {max(kept):.3g}."
         )
         closeness = max(
             abs(e["gauss-newton"] - e["rho-only"]) / abs(e["gauss-newton"]) for e in ends
         )
         notes.append(
-            f"{data}: with the paper's γ = ε = 0.1, ρ ranges from {_range(ends, 'rho')}. Ψ with the "
-            f"true diagonal and Ψ with ρ alone differ by at most {100 * closeness:.2g} % of Ψ. "
+            f"{data}: with the paper's γ = ε = 0.1, ρ ranges from {_range(ends, 'rho')}. Ψ with "
+            f"the true diagonal and Ψ with ρ alone differ by at most {100 * closeness:.2g} % of Ψ. "
             f"Capped weights: {100 * _mean(ends, 'capped'):.2g} %. Hutchinson entries below zero, "
             f"clipped: {100 * _mean(ends, 'clipped'):.2g} %."
         )

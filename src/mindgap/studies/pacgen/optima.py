@@ -148,7 +148,7 @@ class Optima:
         return self.places[[0, self.flat or 0]]
 
     def other(self, seed: int) -> Tensor:
-        """Return the control: a random minimum slightly above the lowest, flat or not, ``(1, 2)``."""
+        """Return the control, ``(1, 2)``: a random minimum slightly above the lowest."""
         return self.places[1 + torch.randint(self.near, (1,), generator=generator(seed))]
 
 
@@ -172,7 +172,9 @@ class Landscape:
 
 
 def optima(toy: Toy, lines: int) -> Optima:
-    """Find all minima; flat is the one of least Hessian trace among those slightly above the lowest.
+    """Find all local minima and the flat optimum among them.
+
+    The flat optimum has the least Hessian trace among the minima slightly above the lowest.
 
     Args:
         toy: The network with its samples.

@@ -44,8 +44,8 @@ HEADS = (
 )
 CLAIM = (
     "The paper claims (section 5, without numbers) that for a ReLU network 'the bound only changes "
-    "approximately with a speed of logarithmic factor'. Dinh et al. (2017) show that rescaling makes "
-    "the spectrum of the Hessian arbitrarily large."
+    "approximately with a speed of logarithmic factor'. Dinh et al. (2017) show that rescaling "
+    "makes the spectrum of the Hessian arbitrarily large."
 )
 
 

@@ -1,4 +1,4 @@
-"""The toy network of Appendix A of Wang et al. 2018, and the scores of a point on its loss surface.
+"""The toy network of Appendix A of Wang et al. 2018, and the scores of its weights.
 
 The network is a five-layer perceptron. All layers share one 2×2 matrix, whose diagonal is fixed and
 whose other two entries are the free weights. Its samples come from three Gaussian clusters.

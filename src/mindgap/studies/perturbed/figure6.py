@@ -16,9 +16,9 @@ from mindgap.studies.perturbed.table import perturbed_table
 OLD = {"learning_rate": 1e-4, "batch_size": 128, "schedule": None}
 OLD_PLAIN = "Adam, published rate"
 NOTES = (
-    "The published PerturbedOPT uses Adam with a learning rate of 0.0001, batch size 128, η = 0.01, "
-    "γ = 10 and ε = 1e-5. Its control is Adam with the same learning rate and batch size. The paper "
-    "trains for far more steps, so this control is far from fitting the training data.",
+    "The published PerturbedOPT uses Adam with a learning rate of 0.0001, batch size 128, η = "
+    "0.01, γ = 10 and ε = 1e-5. Its control is Adam with the same learning rate and batch size. "
+    "The paper trains for far more steps, so this control is far from fitting the training data.",
     "All other arms use batch size 64 and a learning rate of 0.01 with cosine decay. It was chosen "
     "by the validation accuracy of plain Adam on other draws. On 3,000 images and 16 epochs (seeds "
     "100 and 101), 0.001, 0.003 and 0.01 gave 42.3 %, 45.2 % and 50.0 %. At the size of this study "
@@ -27,9 +27,9 @@ NOTES = (
     "question is what helps a network that fits nearly all of them.",
     "'fresh' is the test accuracy with recomputed batch-normalization statistics. PerturbedOPT "
     "collects them under perturbed weights, but the network is evaluated without perturbation.",
-    "The paper trains a WRN-58-3 on 50,000 images of 32×32; here a WRN-10-1 is trained on few images "
-    "of 16×16. CIFAR-100 and Tiny ImageNet (Figures 8 and 9) are not covered: their data are not "
-    "available.",
+    "The paper trains a WRN-58-3 on 50,000 images of 32×32; here a WRN-10-1 is trained on few "
+    "images of 16×16. CIFAR-100 and Tiny ImageNet (Figures 8 and 9) are not covered: their data "
+    "are not available.",
 )
 
 

@@ -30,10 +30,10 @@ CLAIM = (
 )
 READING = (
     "Accuracies are in percent and differences in percentage points, means over {seeds} seeds. The "
-    "change is the test accuracy minus that of the control with the same seed, with a 95 % interval "
-    "over seeds on the same test data. The p-values are those of Student's t-test, corrected by "
-    "Holm over all arms. The chosen setting of a method has the best mean validation accuracy. SAM "
-    "takes two forward and backward passes per step, all other arms take one."
+    "change is the test accuracy minus that of the control with the same seed, with a 95 % "
+    "interval over seeds on the same test data. The p-values are those of Student's t-test, "
+    "corrected by Holm over all arms. The chosen setting of a method has the best mean validation "
+    "accuracy. SAM takes two forward and backward passes per step, all other arms take one."
 )
 Runs = Mapping[str, Mapping[int, Record]]
 
@@ -86,7 +86,7 @@ class Summary:
         self.chosen = {method: self._best(method) for method in METHODS}
         self.tests = {
             arm.name: self.compare(arm.name, arm.control) for arm in arms if arm.name != arm.control
-        }  # fmt: skip
+        }
         self.p_values = dict(
             zip(self.tests, holm([test.p_value for test in self.tests.values()]), strict=True)
         )

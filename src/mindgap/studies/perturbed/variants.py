@@ -146,13 +146,15 @@ class PerturbedVariants(Study):
             ),
             rows=tuple(rows),
             notes=(
-                "Differences are percentage points of test error, paired over fresh seeds, with 95 % "
-                "intervals; negative is better. The p-values are corrected by Holm over the arms of "
-                "a data set and control. Settings were chosen on validation data with other seeds: "
+                "Differences are percentage points of test error, paired over fresh seeds, with "
+                "95 % intervals; negative is better. The p-values are corrected by Holm over the "
+                "arms of a data set and control. Settings were chosen on validation data with "
+                "other seeds: "
                 f"{'; '.join(f'{NAMES[r]} {_words(ARMS[r])}' for r in ARMS if len(ARMS[r]) > 1)}.",
-                f"Settings chosen at an end of their grid: {'; '.join(_at_an_end(records)) or 'none'}.",
-                "The paper reports that PerturbedOPT is better than dropout 'in all experiments', all "
-                "on images.",
+                f"Settings chosen at an end of their grid: "
+                f"{'; '.join(_at_an_end(records)) or 'none'}.",
+                "The paper reports that PerturbedOPT is better than dropout 'in all experiments', "
+                "all on images.",
                 f"Variants that beat both Adam and dropout with p < {LEVEL:g} on both data sets: "
                 f"{', '.join(NAMES[rule] for rule in both) or 'none'}.",
             ),

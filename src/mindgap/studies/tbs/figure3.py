@@ -93,13 +93,17 @@ class TbsFigure3(Study):
                 rows.append((trial["function"], arm, 100 * record["steep"], *share, *tail))
         return Table(
             title="TBS, Figure 3: where the new points fall, %",
-            columns=("function", "arm", "interval with Df above its mean", "new points there", "low", "high",
-                     "next to a known point", "se"),
+            columns=(
+                *("function", "arm", "interval with Df above its mean", "new points there"),
+                *("low", "high", "next to a known point", "se"),
+            ),
             rows=tuple(rows),
-            notes=(f"Means over {self.draws} draws of 8 points, with 95 % intervals.",
-                   f"Next to a known point means within {ALREADY} of it."),
+            notes=(
+                f"Means over {self.draws} draws of 8 points, with 95 % intervals.",
+                f"Next to a known point means within {ALREADY} of it.",
+            ),
             charts=tuple(_chart(trial["function"], record) for trial, record in records),
-        )  # fmt: skip
+        )
 
     def tiny(self) -> Self:
         """Two draws."""

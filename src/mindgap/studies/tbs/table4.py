@@ -99,9 +99,13 @@ class TbsTable4(Study):
         points = torch.stack([arm_points(arm, function, seed) for arm in arms for seed in seeds])
         values = function(points.flatten(0, 1)).view_as(points)
         members = fit_own_data(
-            functools.partial(keras_mlp, 1, 8, 1), points.float(), values.float(), [*seeds] * len(arms),
-            epochs=self.epochs, checks=4,
-        )  # fmt: skip
+            functools.partial(keras_mlp, 1, 8, 1),
+            points.float(),
+            values.float(),
+            [*seeds] * len(arms),
+            epochs=self.epochs,
+            checks=4,
+        )
         test = torch.linspace(-1, 1, self.tests, dtype=torch.float64)[:, None]
         error = (members.outputs(test).double() - function(test)).view(len(arms), len(seeds), -1)
         scores = {"rmse": error.square().mean(2).sqrt(), "largest": error.abs().amax(2)}
@@ -169,7 +173,9 @@ class TbsTable4(Study):
 
 
 def arm_points(arm: str, function: Callable[[Tensor], Tensor], seed: int) -> Tensor:
-    """Return the 16 points of an arm, ``(16, 1)``; the first 8 are a grid, except in the grid of 16.
+    """Return the 16 points of an arm, ``(16, 1)``.
+
+    The first 8 points are a grid of 8, except in the arm "grid of 16".
 
     Args:
         arm: One of ``ARMS``.

@@ -1,4 +1,4 @@
-"""Figure 1 of Novello et al. 2020: the weights of the double moon, and the boundaries that they lead to."""
+"""Figure 1 of Novello et al. 2020: sample weights and decision boundaries on the double moon."""
 
 import dataclasses
 import functools
@@ -34,7 +34,7 @@ from mindgap.training.fitted import Fitted
 
 ARMS = ("baseline", "VBSW, mean 1", "permuted, mean 1")
 WHERE = ("near the boundary", "elsewhere", "everywhere")
-NEIGHBORS, MAX_WEIGHT = 20, 100  # the paper's Table 6
+NEIGHBORS, MAX_WEIGHT = 20, 100  # Table 6 of the paper
 CELLS = 41
 
 
@@ -43,17 +43,18 @@ class VbswFigure1(Study):
 
     Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
 
-    Reading: The map shows where labels vary, the lines where a network of four hidden units changes
-    its answer. The paper shows the best seed of each method and calls the boundary of VBSW cleaner;
-    here it is the seed of median test accuracy, and numbers stand beside the image: the test
-    accuracy near the boundary, where the labels of the nearest training samples vary more than at
-    the median test sample, and elsewhere. What VBSW gains over its own permuted weights is due to
-    the local variance. Tests are paired over draws of the moons, seeds averaged.
+    Reading: The map shows where labels vary. The lines show the decision boundaries of networks
+    with four hidden units. The paper shows the best seed of each method and calls the boundary of
+    VBSW cleaner. Here the charts show the seed of median test accuracy, and the table reports the
+    accuracy near the boundary and elsewhere. A test sample is near the boundary if the labels of
+    its nearest training samples vary more than at the median test sample. Only what VBSW gains over
+    its permuted weights is due to the local variance. Tests are paired over draws of the moons,
+    with seeds averaged.
 
-    Assumes: The paper's network, k and m, and weights scaled to mean 1, so that all arms take steps
-    of one length. The step of 0.1 comes from ``vbsw-table-1``, where it was tried on four of the
-    draws with their test accuracy in view, as the published 0.001 ends long before convergence:
-    these rows show a direction, not a size.
+    Assumes: The paper's network, k and m, with weights scaled to mean 1, so that all arms have the
+    same effective learning rate. The learning rate of 0.1 comes from ``vbsw-table-1``, because the
+    published 0.001 stops long before convergence. It was tried there on four of the draws with
+    their test accuracy visible. The rows show a direction, not a size.
 
     >>> len(VbswFigure1().trials())
     20
@@ -62,17 +63,17 @@ class VbswFigure1(Study):
     method = ("V9",)
     cites = ("novello2020variance",)
 
-    splits: int = option(20, help="number of draws of the moons to pair over", low=2)
-    seeds: int = option(10, help="seeds a draw", low=1)
+    splits: int = option(20, help="draws of the moons to pair over", low=2)
+    seeds: int = option(10, help="seeds per draw", low=1)
     epochs: int = option(2000, help="passes over the training samples", low=1)
-    noise: float = option(0.1, help="noise of the moons, which the paper does not tell", low=0)
+    noise: float = option(0.1, help="noise of the moons, which the paper does not state", low=0)
 
     def trials(self) -> Sequence[Trial]:
-        """One a draw."""
+        """One trial per draw."""
         return [Trial(parameters={}, seed=split) for split in range(self.splits)]
 
     def run(self, trial: Trial) -> Record:
-        """All arms and seeds on one draw; the first draw is also drawn."""
+        """Train all arms and seeds on one draw; the first draw also gives the charts."""
         data = two_moons(300, 1000, self.noise, seed=trial.seed)
         fitted = VarianceWeights(k=NEIGHBORS, max_weight=MAX_WEIGHT, normalize="mean").fit(
             data.inputs, data.targets
@@ -92,7 +93,8 @@ class VbswFigure1(Study):
         near = around > around.median()
         if not bool(near.any()):
             raise InputError(
-                "Labels must vary around some test sample, got moons that lie apart. Raise noise."
+                "Labels must vary around some test sample, got moons that are far apart. Raise "
+                "noise."
             )
         right = torch.stack([1 - member.subject().errors("test").double() for member in members])
         right = right.view(len(ARMS), self.seeds, -1)
@@ -118,46 +120,35 @@ class VbswFigure1(Study):
         )
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """Accuracy of every arm by place, against baseline and against permuted weights, and the two drawings."""
+        """Compare the accuracy of every arm by region with baseline and permuted weights."""
         found = [record for _, record in records]
         near = sum(record["near"] for record in found) / max(len(found), 1)
         drawings = [record["drawing"] for record in found if "drawing" in record]
         return Table(
-            title=(
-                "VBSW, Figure 1: test accuracy on the double moon near the boundary and "
-                "elsewhere, %"
-            ),
+            title="VBSW, Figure 1: test accuracy on the double moon by region, %",
             columns=(
-                "where",
-                "arm",
-                "accuracy",
-                "se",
-                "minus",
-                "difference",
-                "low",
-                "high",
-                "p (Holm)",
+                *("where", "arm", "accuracy", "se", "minus"),
+                *("difference", "low", "high", "p (Holm)"),
             ),
             rows=tuple(_rows(found)) if len(found) > 1 else (),
             notes=(
-                f"Mean over {len(found)} draws of 300 training samples, of the mean over "
-                f"{self.seeds} seeds.",
-                f"Near the boundary lie {100 * near:.1f} % of the test samples.",
-                "Differences are paired over draws, with 95 % intervals; p-values are Student's, "
-                "by Holm.",
-                "The drawings are of the first draw; each line is the seed of median test "
-                "accuracy.",
+                f"Means over {len(found)} draws of 300 training samples and {self.seeds} seeds "
+                "each.",
+                f"{100 * near:.1f} % of the test samples are near the boundary.",
+                "Differences are paired over draws, with 95 % intervals. The p-values are those of "
+                "Student's t-test, corrected by Holm.",
+                "The charts show the first draw; each line is the seed of median test accuracy.",
             ),
             charts=tuple(chart for drawing in drawings for chart in _charts(drawing)),
         )
 
     def tiny(self) -> Self:
-        """Two draws, two seeds, few epochs."""
+        """Use two draws, two seeds and few epochs."""
         return self.replace(splits=2, seeds=2, epochs=20)
 
 
 def _accuracy(right: Tensor, near: Tensor) -> dict[str, list[float]]:
-    """By place, the mean over seeds of every arm, in percent."""
+    """Return the mean accuracy over seeds by region and arm, in percent."""
     parts = {"near the boundary": near, "elsewhere": ~near, "everywhere": torch.ones_like(near)}
     return {where: (100 * right[..., part].mean((1, 2))).tolist() for where, part in parts.items()}
 
@@ -193,7 +184,7 @@ def _level(values: Sequence[float]) -> tuple[float, float]:
 def _drawing(
     data: DataSet, weights: Tensor, members: Sequence[Fitted], accuracy: Tensor
 ) -> dict[str, Any]:
-    """The map, the samples, and the boundary of each arm's seed of median accuracy, rounded for a drawing."""
+    """Return the map, the samples and the median seed's boundary of each arm, rounded."""
     grid = grid_over(data.inputs, CELLS)
     middle = accuracy.argsort(dim=1, stable=True)[:, accuracy.shape[1] // 2].tolist()
     chosen = [members[arm * accuracy.shape[1] + seed] for arm, seed in enumerate(middle)]
@@ -249,7 +240,7 @@ def _charts(drawing: Mapping[str, Any]) -> list[Heatmap]:
         dataclasses.replace(
             plane,
             title=f"Variance of the labels of the {NEIGHBORS} nearest samples",
-            caption="Samples are larger where heavier.",
+            caption="Larger markers have larger weights.",
             z=drawing["variance"],
             z_label="local variance",
             points=moons,

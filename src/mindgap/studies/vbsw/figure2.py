@@ -1,4 +1,4 @@
-"""Figure 2 of Novello et al. 2020: the heaviest images of MNIST and CIFAR-10, and whether they are hard or mislabeled."""
+"""Figure 2 of Novello et al. 2020: are images with large weights hard or mislabeled?"""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +31,10 @@ NETS: Mapping[str, Callable[[], nn.Module]] = {
     "mnist": LeNet5,
     "cifar10": functools.partial(ResNet20, width=8),
 }
+POOL = {"mnist": 60_000, "cifar10": 50_000}  # images that the splits are drawn from
 NEIGHBORS = 20
 SHOWN = 24
-NOISE = 0.02  # share of labels made wrong, and share of the samples that counts as heaviest
+NOISE = 0.02  # share of labels made wrong, and share of samples with the largest weights
 QUESTIONS = {
     "hard": "mistaken by another network",
     "own": "wrong labels, own features",
@@ -43,42 +44,42 @@ WAYS = {"heaviest": "largest variance", "least agreement": "least agreement"}
 
 
 class VbswFigure2(Study):
-    r"""Figure 2 of Novello et al. 2020: the heaviest images of MNIST and CIFAR-10, tested.
+    r"""Figure 2 of Novello et al. 2020: images of MNIST and CIFAR-10 with the largest weights.
 
     Formula: $w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}, \qquad v_i = \frac{1}{k-1} \sum_{j \in
     S_k(i)} \lVert y_j - \bar y_i \rVert^2$
 
     Reading: The paper shows such images and finds them "either unusual or difficult to classify,
-    even for a human". Two numbers test it. How often does another network, trained on other
-    samples, mistake the heaviest 2 %, against all samples? And if 2 % of the labels are made wrong,
-    which share of them is among the heaviest 2 %, where chance finds 2 %? Beside it stands the
-    agreement of a sample's neighbors with its label, which ``noise="cap"`` goes by: a wrong label
-    in the midst of a class disturbs a calm neighborhood little, so its variance is small though no
-    neighbor agrees with it.
+    even for a human". Two numbers test this. First: how often does another network, trained on
+    other samples, misclassify the 2 % with the largest weights, compared with all samples? Second:
+    if 2 % of the labels are made wrong, which share of the 2 % with the largest weights is
+    mislabeled? Chance is 2 %. The table makes the same selection by how many neighbors agree with a
+    sample's label, the criterion of ``noise="cap"``. A single wrong label inside a class barely
+    changes the local variance, although no neighbor agrees with it.
 
-    Assumes: A LeNet-5 on 5,000 images of MNIST and a ResNet-20 of half the width on 3,000 of
-    CIFAR-10 for a few epochs of Adam: far from the state of the art, so that more is hard for them
-    than for a full network. k = 20.
+    Assumes: A LeNet-5 on 5,000 images of MNIST and a ResNet-20 of half the width on 3,000 images of
+    CIFAR-10, trained with Adam for a few epochs. They are far from the state of the art, so more
+    images are hard for them than for a full network. k = 20.
 
     >>> len(VbswFigure2().trials())
     8
     """
 
     method = ("V9", "V10")
-    cites = ("novello2020variance",)
+    cites = ("novello2020variance", "nadeau2003inference")
 
-    splits: int = option(4, help="number of pairs of disjoint parts of each data set", low=2)
+    splits: int = option(4, help="splits of each data set into two disjoint parts", low=2)
     mnist_samples: int = option(
-        5000, help="images of MNIST that a network sees", low=100, high=30_000
+        5000, help="training images per network on MNIST", low=100, high=30_000
     )
     cifar_samples: int = option(
-        3000, help="images of CIFAR-10 that a network sees", low=100, high=25_000
+        3000, help="training images per network on CIFAR-10", low=100, high=25_000
     )
     mnist_epochs: int = option(6, help="epochs on MNIST", low=1)
     cifar_epochs: int = option(5, help="epochs on CIFAR-10", low=1)
 
     def trials(self) -> Sequence[Trial]:
-        """Every split of both data sets."""
+        """One trial per data set and split."""
         return [
             Trial(parameters={"data": name}, seed=split)
             for name in LOADERS
@@ -86,7 +87,7 @@ class VbswFigure2(Study):
         ]
 
     def run(self, trial: Trial) -> Record:
-        """Train on one part, on another part, and on the first with wrong labels."""
+        """Train on one part, on the other part, and on the first part with wrong labels."""
         small = trial["data"] == "mnist"
         size = self.mnist_samples if small else self.cifar_samples
         data = LOADERS[trial["data"]](size=2 * size, test_size=100, seed=trial.seed)
@@ -113,7 +114,7 @@ class VbswFigure2(Study):
             "train_error": own.mean_error(),
         }
         if trial.seed == 0:
-            record["images"] = _images(first, weights, stranger.predictions())
+            record["pictures"] = _images(first, weights, stranger.predictions())
         return record
 
     def _trained(self, trial: Trial, epochs: int, data: DataSet, labels: Tensor) -> Subject:
@@ -123,23 +124,17 @@ class VbswFigure2(Study):
         return fit(recipe, seed=trial.seed, evaluate_every=0).subject()
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row per data set, question and way of choosing, against all samples; and the images."""
+        """One row per data set, question and selection, compared with all samples; and images."""
         rows: list[tuple[Any, ...]] = []
-        for name in LOADERS:
-            rows += _rows(name, [record for trial, record in records if trial["data"] == name])
-        imaged = [(trial, record["images"]) for trial, record in records if "images" in record]
+        for name, size in (("mnist", self.mnist_samples), ("cifar10", self.cifar_samples)):
+            found = [record for trial, record in records if trial["data"] == name]
+            rows += _rows(name, found, size / (POOL[name] - size))
+        imaged = [(trial, record["pictures"]) for trial, record in records if "pictures" in record]
         return Table(
-            title="VBSW, Figure 2: what the heaviest samples are",
+            title="VBSW, Figure 2: are the samples with the largest weights hard or mislabeled?",
             columns=(
-                "data",
-                "share, %",
-                "2 % with",
-                "all samples",
-                "these",
-                "difference",
-                "low",
-                "high",
-                "p (Holm)",
+                *("data", "share, %", "2 % with", "all samples", "these"),
+                *("difference", "low", "high", "p (Holm)"),
             ),
             rows=tuple(rows),
             notes=_notes(records),
@@ -147,14 +142,18 @@ class VbswFigure2(Study):
         )
 
     def tiny(self) -> Self:
-        """Two splits of a few images, one epoch."""
+        """Use two splits of a few images and one epoch."""
         return self.replace(
             splits=2, mnist_samples=200, cifar_samples=100, mnist_epochs=1, cifar_epochs=1
         )
 
 
 def heaviest(scores: Tensor, count: int) -> Tensor:
-    """The places of the ``count`` largest scores; the first of equal ones.
+    """Return the indices of the largest scores; ties keep their order.
+
+    Args:
+        scores: One score per sample.
+        count: Number of indices.
 
     >>> import torch
     >>> heaviest(torch.tensor([1.0, 3.0, 3.0, 2.0]), 2).tolist()
@@ -164,7 +163,7 @@ def heaviest(scores: Tensor, count: int) -> Tensor:
 
 
 def _found(features: Tensor, labels: Tensor, wrong: Tensor) -> dict[str, float]:
-    """The share of wrong labels among as many samples, chosen by variance or by the neighbors' disagreement."""
+    """Return the share of wrong labels among samples selected by variance or disagreement."""
     found = local_variance(features, labels, k=NEIGHBORS, agreement=True)
     assert found.agreement is not None
     count = int(wrong.sum())
@@ -175,7 +174,7 @@ def _found(features: Tensor, labels: Tensor, wrong: Tensor) -> dict[str, float]:
     return {**shares, "all": float(wrong.double().mean())}
 
 
-def _rows(name: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
+def _rows(name: str, records: Sequence[Record], overlap: float) -> list[tuple[Any, ...]]:
     if len(records) < 2:
         return []
     cases = [
@@ -186,7 +185,10 @@ def _rows(name: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
         for q, _ in cases
         for way in records[0][q]
     }
-    tests = [paired(percent[question, way], percent[question, "all"]) for question, way in cases]
+    tests = [
+        paired(percent[question, way], percent[question, "all"], overlap=overlap)
+        for question, way in cases
+    ]
     rows: list[tuple[Any, ...]] = []
     for (question, way), test, p in zip(
         cases, tests, holm([test.p_value for test in tests]), strict=True
@@ -207,14 +209,13 @@ def _notes(records: Sequence[tuple[Trial, Record]]) -> tuple[str, ...]:
     known = [f"{name} {sum(found) / len(found):.1f} %" for name, found in errors.items() if found]
     return (
         f"Mean training error of the networks: {', '.join(known)}.",
-        "Chance finds as many wrong labels as there are among all samples. Own features are those "
-        "of the network that "
-        "was trained on these labels, other features those of another network, which has seen "
-        "none of the samples.",
-        "Differences are paired over splits, with Student's 95 % intervals; p-values by Holm "
-        "within a data set.",
-        "Images: label, answer of a network that has not seen them, largest variance first; of "
-        "the first split.",
+        "By chance the share of wrong labels equals that among all samples. Own features come from "
+        "the network that was trained on these labels; other features come from a network that has "
+        "seen none of the samples.",
+        "Differences are paired over splits, with 95 % intervals of the corrected resampled t-test, "
+        "because splits share images. The p-values are corrected by Holm within a data set.",
+        "The images come from the first split, largest variance first. Captions give the label and "
+        "the prediction of a network that has not seen the image.",
     )
 
 
@@ -232,8 +233,6 @@ def _images(data: DataSet, weights: Tensor, predictions: Tensor) -> list[dict[st
 
 
 def _gallery(name: str, images: Sequence[Mapping[str, Any]]) -> Gallery:
-    title = (
-        f"{name}: the {len(images)} heaviest (label → answer of a network that has not seen them)"
-    )
+    title = f"{name}: the {len(images)} images with the largest weights (label → prediction)"
     samples = [Sample(image=row["address"], caption=row["caption"]) for row in images]
     return Gallery(title=title, samples=samples)

@@ -1,7 +1,4 @@
-"""Heads on fixed features: weights by local variance beside the controls that tell what they are worth.
-
-The features of a trained network's head on train, validation and test data.
-"""
+"""Heads retrained on the features of a network: variance-based weights and their controls."""
 
 import dataclasses
 import functools
@@ -24,7 +21,14 @@ Rows = tuple[Tensor, Tensor]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadParts:
-    """Features and classes: to train heads on, to choose settings on, and to judge on once; and the trained head."""
+    """The inputs of a network's head with their classes, and the head.
+
+    Args:
+        train: To train heads on.
+        validation: To choose settings on.
+        test: To judge on, once.
+        head: The trained head.
+    """
 
     train: Rows
     validation: Rows
@@ -33,14 +37,21 @@ class HeadParts:
 
     @property
     def classes(self) -> int:
-        """Number of outputs of the head."""
+        """The number of outputs of the head."""
         return self.head.out_features
 
 
 def head_parts(
     model: nn.Module, train: Rows, validation: Rows, test: Rows, head: str = ""
 ) -> HeadParts:
-    """Pass the data of a classification through a network once, up to its last linear layer.
+    """Compute the features that enter the last linear layer of a classifier.
+
+    Args:
+        model: The trained classifier.
+        train: Training inputs and classes.
+        validation: Validation inputs and classes.
+        test: Test inputs and classes.
+        head: Name of the last layer; found automatically if empty.
 
     >>> import torch
     >>> square = torch.eye(2), torch.tensor([0, 1])
@@ -60,12 +71,20 @@ def head_parts(
 
 Setting = tuple[float, int]
 EXACT = ("no weights", "VBSW", "permuted", "VBSW, chosen", "permuted, chosen")
-MINIBATCH = ("no weights", "VBSW", "permuted", "VBSW, mean 1", "step × mean weight")
+# Weights of mean 1 are no arm: Adam does not see the scale of the loss.
+MINIBATCH = ("no weights", "VBSW", "permuted", "step × mean weight")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadWeights:
-    """One row of weights a setting (largest weight, neighbors), and the same weights on other samples."""
+    """The sample weights of every setting, and the same weights permuted over the samples.
+
+    Args:
+        settings: Pairs of largest weight m and number of neighbors k.
+        published: Index of the published setting.
+        rows: One row of weights per setting.
+        mixed: The same rows, permuted.
+    """
 
     settings: tuple[Setting, ...]
     published: int
@@ -80,7 +99,13 @@ class HeadWeights:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExactArms:
-    """Test accuracies in percent, the settings that validation data chose, and how many heads reached the optimum."""
+    """Results of the heads at their exact optimum.
+
+    Args:
+        accuracy: Test accuracy by arm, in percent.
+        chosen: The settings that validation data chose.
+        converged: Share of heads whose solver converged.
+    """
 
     accuracy: dict[str, float]
     chosen: dict[str, Setting]
@@ -90,7 +115,13 @@ class ExactArms:
 def head_weights(
     train: Rows, settings: Sequence[Setting], published: Setting, seed: int
 ) -> HeadWeights:
-    """Weights by local variance for all settings from one search; the control moves all of them by one permutation.
+    """Compute variance-based weights of all settings from one neighbor search.
+
+    Args:
+        train: Features and classes of the training samples.
+        settings: Pairs of largest weight m and number of neighbors k.
+        published: The published pair, one of ``settings``.
+        seed: For the permutation of the control, the same for all settings.
 
     >>> square, classes = (
     ...     torch.tensor([[0.0, 0.0], [0.0, 1.0], [3.0, 0.0], [3.0, 1.0]]),
@@ -114,9 +145,14 @@ def head_weights(
 
 
 def exact_arms(parts: HeadParts, weights: HeadWeights, l2: float = 1e-6) -> ExactArms:
-    """Heads at the optimum of the weighted loss: published setting and setting chosen on validation, and controls.
+    """Solve for heads at the optimum of the weighted loss and judge the arms ``EXACT``.
 
-    The lowest validation error chooses, and the lower validation loss where errors are equal.
+    The setting with the lowest validation error is chosen; the validation loss breaks ties.
+
+    Args:
+        parts: The features.
+        weights: The weights of all settings.
+        l2: Penalty on the weights of the head.
     """
     every = torch.cat([torch.ones_like(weights.rows[:1]), weights.rows, weights.mixed])
     heads = solve_heads("softmax", *parts.train, every, outputs=parts.classes, l2=l2)
@@ -137,13 +173,19 @@ def exact_arms(parts: HeadParts, weights: HeadWeights, l2: float = 1e-6) -> Exac
 def minibatch_arms(
     parts: HeadParts, weights: HeadWeights, seeds: Sequence[int], settings: Minibatch
 ) -> dict[str, list[float]]:
-    """Test accuracies of new heads trained by Adam in small batches, a number a seed, in percent.
+    """Train new heads by Adam in small batches and return their test accuracies, in percent.
 
-    A seed fixes the first weights of the head and the order of the samples, the same in all arms.
+    A seed fixes the initial weights and the order of the samples, for all arms alike.
+
+    Args:
+        parts: The features.
+        weights: The weights of all settings; the published one is used.
+        seeds: One head per arm and seed.
+        settings: Epochs, batch size and learning rate.
     """
     own, mixed = weights.own, weights.mixed[weights.published]
     plain, average = torch.ones_like(own), mean(own)
-    rows = torch.stack([plain, own, mixed, own / average, plain])
+    rows = torch.stack([plain, own, mixed, plain])
     factors = torch.tensor([average if "step" in arm else 1.0 for arm in MINIBATCH])
     recipe = Recipe(
         model=functools.partial(nn.Linear, parts.train[0].shape[1], parts.classes),
@@ -166,7 +208,7 @@ def minibatch_arms(
 
 
 def _chosen(heads: Heads, validation: Rows, start: int, count: int) -> int:
-    """Which of some heads following one another does best on validation data."""
+    """Return which of ``count`` consecutive heads does best on validation data."""
     outputs = heads.outputs(validation[0])[start : start + count]
     accuracy = accuracy_of(outputs, validation[1]).tolist()
     loss = [float(cross_entropy(output, validation[1])) for output in outputs]
@@ -174,7 +216,11 @@ def _chosen(heads: Heads, validation: Rows, start: int, count: int) -> int:
 
 
 def accuracy_of(outputs: Tensor, target: Tensor) -> Tensor:
-    """Percent right of each head, from outputs (heads, samples, classes).
+    """Return the accuracy of each head, in percent.
+
+    Args:
+        outputs: Logits, ``(heads, samples, classes)``.
+        target: The classes.
 
     >>> accuracy_of(torch.tensor([[[0.0, 1.0], [0.0, 1.0]]]), torch.tensor([1, 0])).tolist()
     [50.0]

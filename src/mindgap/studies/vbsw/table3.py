@@ -1,115 +1,89 @@
-"""Table 3 of Novello et al. 2020: RTE, STS-B and MRPC, a linear model on the features of a frozen encoder.
-
-The metrics of GLUE for RTE, STS-B and MRPC, for many models at once.
-"""
+"""Table 3 of Novello et al. 2020: weighted linear models on features of a text encoder."""
 
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import Recipe, Record, Study, Table, Trial, generator, option, spearman
+from mindgap.core import (
+    Bar,
+    Paired,
+    Recipe,
+    Record,
+    Series,
+    Study,
+    Table,
+    Trial,
+    generator,
+    holm,
+    option,
+    paired,
+    paired_nested,
+    standard_error,
+)
 from mindgap.data import load
 from mindgap.data.text.encode import encode
 from mindgap.ops.convex.heads import solve_heads
 from mindgap.ops.variance.weights import permuted
-from mindgap.studies.vbsw.table3_table import (
+from mindgap.studies.vbsw.glue import (
     METRICS,
     PUBLISHED,
     SETTINGS,
+    SHARES,
     Parts,
     Weights,
     rows_of,
-    summary,
+    scores,
 )
 from mindgap.training.ensemble import ensemble
 
-
-def scores(name: str, outputs: Tensor, target: Tensor) -> dict[str, list[float]]:
-    """Metrics in percent of outputs (models, samples): logits of class 1, or values; what is undefined counts zero."""
-    if name == "STS-B":
-        found = {
-            "Spearman": rank_correlation(outputs, target),
-            "Pearson": correlation(outputs, target),
-        }
-    elif name == "MRPC":
-        found = {"accuracy": accuracy(outputs, target), "F1": f1(outputs, target)}
-    else:
-        found = {"accuracy": accuracy(outputs, target)}
-    return {metric: (100 * values.nan_to_num(0.0)).tolist() for metric, values in found.items()}
-
-
-def accuracy(logits: Tensor, target: Tensor) -> Tensor:
-    """Share of right answers.
-
-    >>> accuracy(torch.tensor([[1.0, -1.0, 2.0]]), torch.tensor([1, 1, 1])).tolist()
-    [0.6666666666666666]
-    """
-    return ((logits > 0) == (target == 1)).double().mean(1)
-
-
-def f1(logits: Tensor, target: Tensor) -> Tensor:
-    """Harmonic mean of precision and recall of class 1.
-
-    >>> f1(torch.tensor([[1.0, 1.0, -1.0, -1.0]]), torch.tensor([1, 0, 1, 0])).tolist()
-    [0.5]
-    """
-    said, true = logits > 0, target == 1
-    return 2 * (said & true).sum(1) / (said.sum(1) + true.sum()).double()
-
-
-def correlation(values: Tensor, target: Tensor) -> Tensor:
-    """Pearson's correlation.
-
-    >>> correlation(
-    ...     torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), torch.tensor([0.0, 2.0, 4.0])
-    ... ).round(decimals=9).tolist()
-    [1.0, -1.0]
-    """
-    left, right = (
-        table.double() - table.double().mean(-1, keepdim=True) for table in (values, target)
-    )
-    found: Tensor = (left @ right) / (left.norm(dim=1) * right.norm())
-    return found
-
-
-def rank_correlation(values: Tensor, target: Tensor) -> Tensor:
-    """Spearman's correlation."""
-    return torch.tensor(
-        [spearman(row, target.numpy()) for row in values.numpy()], dtype=torch.float64
-    )
-
-
+TRAININGS = {"exact": "exact optimum", "adam": "ADAM"}
+CONTROLS = {
+    "VBSW as published": "permuted as published",
+    "VBSW chosen on validation": "permuted chosen on validation",
+    "VBSW": "permuted",
+}
+PAPER = {"no weights": "no weights", "VBSW as published": "VBSW", "VBSW": "VBSW"}
+COLUMNS = (
+    *("data", "metric", "training", "arm", "paper", "ours", "se"),
+    *("minus no weights", "low", "high", "p (Holm)"),
+    *("seeds: low", "high", "p (Holm)", "minus permuted", "low", "high", "p (Holm)", "GLUE dev"),
+)
+Row = tuple[Any, ...]
+Tables = dict[str, np.ndarray[Any, np.dtype[np.float64]]]  # splits × seeds by arm
 L2S = (1e-2, 1e-1, 1.0, 10.0, 100.0)
-ADAM_ARMS = ("no weights", "VBSW", "VBSW, mean 1", "permuted", "step × mean weight")
+# Weights of mean 1 are no arm: ADAM does not see the scale of the loss.
+ADAM_ARMS = ("no weights", "VBSW", "permuted", "step × mean weight")
+OVERLAP = SHARES[2] / SHARES[0]  # of the random splits of a data set, for the corrected t-test
 
 
 class VbswTable3(Study):
-    r"""Table 3 of Novello et al. 2020: linear models with weights on features of texts.
+    r"""Table 3 of Novello et al. 2020: weighted linear models on text features.
 
     Formula: $\min_{W, b} \frac{\sum_i w_i \, \ell(W \phi(x_i) + b, y_i)}{\sum_i w_i}
     + \frac{\lambda}{2} \lVert W \rVert^2, \qquad w_i = 1 + (m - 1) \frac{v_i}{\max_j v_j}$
 
-    Reading: Larger scores are better. VBSW helps where its difference from no weights has an
-    interval above zero and it also beats its own weights on other samples. Exact rows stand at the
-    optimum, so that no step size or seed plays a part; ADAM rows follow the paper's recipe for far
-    fewer epochs. ADAM does not mind the scale of a loss, so there mean 1 changes nothing. The
+    Reading: Larger scores are better. VBSW helps where it beats its permuted weights with p < 0.05,
+    corrected by Holm over the whole table. Exact rows are solved to their optimum, so the learning
+    rate and the seed have no effect. ADAM rows follow the paper's recipe with far fewer epochs. The
     encoder is not the paper's tiny BERT: compare differences, not levels.
 
-    Assumes: Train and development parts of GLUE are pooled, and every split draws its fit, choose
-    and judge parts anew (a sentence of several pairs may be in several parts); the last column
-    alone has GLUE's own development part as judge. Features are standardized and turned to their
-    principal components, both learned on the fit part. The penalty λ is chosen for the unweighted
-    model and shared by all arms; m and k are chosen on the choose part by the first metric.
+    Assumes: The training and development parts of GLUE are pooled. Every split draws its own parts
+    to fit, to choose and to judge. A sentence that occurs in several pairs may be in several parts.
+    Only the last column is judged on GLUE's own development part. Features are standardized and
+    projected on their principal components, both learned on the fit part. The penalty λ is chosen
+    for the unweighted model and shared by all arms. The first metric on the choose part chooses m
+    and k.
 
     >>> len(VbswTable3().trials())
     63
     """
 
     method = ("V9",)
-    cites = ("novello2020variance",)
+    cites = ("novello2020variance", "nadeau2003inference")
     expected: ClassVar[Mapping[str, float]] = {
         "RTE, accuracy, VBSW": 58.46,
         "RTE, accuracy, no weights": 58.09,
@@ -130,17 +104,19 @@ class VbswTable3(Study):
             "bag-of-words"
         ),
     )
-    pair: str = option("apart", help="how two sentences are encoded", choices=("apart", "together"))
-    components: int = option(
-        256, help="principal components of the features to keep at most", low=2
+    pair: str = option(
+        "apart", help="encode two sentences apart or together", choices=("apart", "together")
     )
-    splits: int = option(20, help="number of random splits to pair over", low=2)
-    seeds: int = option(5, help="permutations and ADAM runs a split; the paper has 50 runs", low=2)
+    components: int = option(256, help="largest number of principal components", low=2)
+    splits: int = option(20, help="random splits to pair over", low=2)
+    seeds: int = option(
+        5, help="permutations and ADAM runs per split; the paper has 50 runs", low=2
+    )
     epochs: int = option(50, help="epochs of ADAM; the paper has 10,000", low=1)
-    samples: int = option(10_000, help="pairs of sentences taken of each data set at most", low=200)
+    samples: int = option(10_000, help="largest number of sentence pairs per data set", low=200)
 
     def trials(self) -> Sequence[Trial]:
-        """Every split of every data set, and GLUE's own once."""
+        """One trial per data set and split, and one for GLUE's own split."""
         drawn = [
             ({"data": name, "judge": "drawn"}, split)
             for name in METRICS
@@ -150,7 +126,7 @@ class VbswTable3(Study):
         return [Trial(parameters=parameters, seed=seed) for parameters, seed in (*drawn, *official)]
 
     def run(self, trial: Trial) -> Record:
-        """All arms on one split."""
+        """Train and judge all arms on one split."""
         features, target, official = self._pool(trial["data"])
         rows = rows_of(target, official if trial["judge"] == "GLUE dev" else None, trial.seed)
         parts = Parts.of(trial["data"], features, target, rows, self.components)
@@ -161,7 +137,7 @@ class VbswTable3(Study):
         } | {"mean_weight": float(weights.published.mean())}
 
     def _pool(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Features, targets and which rows are GLUE's development part, always the same rows."""
+        """Return features, targets and which rows are GLUE's development part."""
         data = load(name.replace("-", "").lower())
         assert data.texts is not None
         assert data.test_texts is not None
@@ -176,7 +152,7 @@ class VbswTable3(Study):
         return features.double(), target[kept].reshape(len(kept)), kept >= len(data)
 
     def _exact(self, parts: Parts, weights: Weights, seed: int) -> dict[str, Any]:
-        """Heads at their optimum: no weights, published and grid of settings, then both with permuted weights."""
+        """Solve for heads without weights, with all settings, and with permuted weights."""
         l2 = _chosen_l2(parts)
         own = torch.cat([weights.published[None], weights.grid])
         mixed = [_shuffled(own, 1000 * seed + number) for number in range(self.seeds)]
@@ -185,9 +161,8 @@ class VbswTable3(Study):
         choose, judge = (
             scores(parts.name, heads.outputs(x)[:, :, 0], y) for x, y in (parts.choose, parts.judge)
         )
-        places = torch.arange(1, len(every)).view(
-            1 + self.seeds, len(own)
-        )  # a row for VBSW, then one a permutation
+        # One row for VBSW, then one per permutation.
+        places = torch.arange(1, len(every)).view(1 + self.seeds, len(own))
         first = torch.tensor(choose[METRICS[parts.name][0]])
         best = places[:, 1:].gather(1, first[places[:, 1:]].argmax(1, keepdim=True))[:, 0]
         arms = {
@@ -210,11 +185,11 @@ class VbswTable3(Study):
         }
 
     def _adam(self, parts: Parts, weights: Weights, seed: int) -> dict[str, Any]:
-        """The published recipe, all arms and seeds at once."""
+        """Train all arms and seeds at once by the published recipe."""
         own, mean = weights.published, float(weights.published.mean())
         ones, rows = torch.ones_like(own), []
         for number in range(self.seeds):
-            rows += [ones, own, own / mean, permuted(own, generator(1000 * seed + number)), ones]
+            rows += [ones, own, permuted(own, generator(1000 * seed + number)), ones]
         x, y = parts.fit
         recipe = Recipe(
             model=functools.partial(nn.Linear, x.shape[1], 1),
@@ -248,25 +223,176 @@ class VbswTable3(Study):
         }
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row per data set, metric, training and arm, with the paper's numbers and the paired tests."""
-        return summary(records, self.expected, self.encoder, self.epochs)
+        """One row per data set, metric, training and arm, with the paired tests."""
+        rows: list[Row] = []
+        verdicts: list[Paired] = []
+        for name, metrics in METRICS.items():
+            drawn, official = (
+                [r for t, r in records if t["data"] == name and t["judge"] == j]
+                for j in ("drawn", "GLUE dev")
+            )
+            for metric, training in (
+                (metric, training) for metric in metrics for training in TRAININGS
+            ):
+                if len(drawn) > 1:
+                    tables = _tables(drawn, training, metric)
+                    single = _tables(official, training, metric) if official else {}
+                    paper = {arm: self.expected[f"{name}, {metric}, {PAPER[arm]}"] for arm in PAPER}
+                    rows += _rows((name, metric, TRAININGS[training]), tables, single, paper)
+                    verdicts += [
+                        _versus(tables[arm], tables[CONTROLS[arm]])
+                        for arm in tables
+                        if arm in CONTROLS
+                    ]
+        return Table(
+            title="VBSW, Table 3: scores in percent, mean over splits of the mean over seeds",
+            columns=COLUMNS,
+            rows=tuple(_with_verdicts(rows, verdicts)),
+            notes=(*_notes(records, self.encoder, self.epochs), _verdict(verdicts)),
+            charts=tuple(
+                _chart(name, metric, rows)
+                for name, metrics in METRICS.items()
+                for metric in metrics
+            ),
+        )
 
     def tiny(self) -> Self:
-        """No encoder, few pairs of sentences, two splits and seeds."""
+        """Use no encoder, few sentence pairs, two splits and two seeds."""
         return self.replace(
             encoder="bag-of-words", components=8, splits=2, seeds=2, epochs=2, samples=200
         )
 
 
 def _shuffled(table: Tensor, seed: int) -> Tensor:
-    """The same weights on other samples, alike for all settings."""
+    """Permute the weights over the samples, in the same way for all settings."""
     return table[:, torch.randperm(table.shape[1], generator=generator(seed))]
 
 
 def _chosen_l2(parts: Parts) -> float:
-    """The penalty with which the unweighted model does best on the choose part."""
+    """Return the penalty with which the unweighted model does best on the choose part."""
     heads = [
         solve_heads(parts.kind, *parts.fit, l2=l2).outputs(parts.choose[0])[0, :, 0] for l2 in L2S
     ]
     found = scores(parts.name, torch.stack(heads), parts.choose[1])[METRICS[parts.name][0]]
     return L2S[found.index(max(found))]
+
+
+def _tables(records: Sequence[Record], training: str, metric: str) -> Tables:
+    arms = ADAM_ARMS if training == "adam" else records[0][training]["scores"]
+    return {
+        arm: np.array([record[training]["scores"][arm][metric] for record in records])
+        for arm in arms
+    }
+
+
+def _versus(treated: np.ndarray[Any, Any], control: np.ndarray[Any, Any]) -> Paired:
+    """Pair two arms over splits, with seeds averaged."""
+    return paired(treated.mean(1), control.mean(1), overlap=OVERLAP)
+
+
+def _rows(head: Row, tables: Tables, official: Tables, paper: Mapping[str, float]) -> list[Row]:
+    plain, others = tables["no weights"], [arm for arm in tables if arm != "no weights"]
+    over_splits = {arm: _versus(tables[arm], plain) for arm in others}
+    over_seeds = {arm: _nested(tables[arm], plain) for arm in others if tables[arm].shape[1] > 1}
+    p_splits = dict(
+        zip(over_splits, holm([test.p_value for test in over_splits.values()]), strict=True)
+    )
+    p_seeds = dict(
+        zip(over_seeds, holm([test.p_value for test in over_seeds.values()]), strict=True)
+    )
+    rows = []
+    for arm, table in tables.items():
+        middle: Row = (None,) * 7
+        if arm in over_splits:
+            first, second = over_splits[arm], over_seeds.get(arm)
+            ends: Row = (
+                (second.interval.low, second.interval.high, p_seeds[arm]) if second else (None,) * 3
+            )
+            middle = (
+                first.difference,
+                first.interval.low,
+                first.interval.high,
+                p_splits[arm],
+                *ends,
+            )
+        mean, error = float(table.mean()), standard_error(table.mean(1), overlap=OVERLAP)
+        dev = float(official[arm].mean()) if arm in official else None
+        rows.append((*head, arm, paper.get(arm), mean, error, *middle, None, None, None, None, dev))
+    return rows
+
+
+def _nested(treated: np.ndarray[Any, Any], control: np.ndarray[Any, Any]) -> Any:
+    return paired_nested(treated, np.broadcast_to(control, treated.shape))
+
+
+def _with_verdicts(rows: Sequence[Row], verdicts: Sequence[Paired]) -> list[Row]:
+    """Add the comparisons with permuted weights, corrected over the whole table."""
+    corrected = iter(zip(verdicts, holm([test.p_value for test in verdicts]), strict=True))
+    full = []
+    for row in rows:
+        if row[3] not in CONTROLS:
+            full.append(row)
+            continue
+        test, p_value = next(corrected)
+        full.append(
+            (*row[:14], test.difference, test.interval.low, test.interval.high, p_value, row[-1])
+        )
+    return full
+
+
+def _notes(records: Sequence[tuple[Trial, Record]], encoder: str, epochs: int) -> list[str]:
+    notes = [
+        f"Features: {encoder}; the paper uses tiny BERT. ADAM runs for {epochs:,} epochs; in the "
+        "paper for 10,000.",
+        "Differences are paired over splits, which draw their test samples too. The splits share "
+        "samples, so standard errors, 95 % intervals and p-values are those of the corrected "
+        "resampled t-test of Nadeau and Bengio; p-values are corrected by Holm. Intervals over seeds "
+        "hold for these splits only. GLUE dev is a single split without an interval.",
+    ]
+    for name in METRICS:
+        found = [
+            record
+            for trial, record in records
+            if trial["data"] == name and trial["judge"] == "drawn"
+        ]
+        if found:
+            mean = sum(record["mean_weight"] for record in found) / len(found)
+            middle = sorted(record["exact"]["l2"] for record in found)[len(found) // 2]
+            whole = sum(record["exact"]["converged"] for record in found)
+            notes.append(
+                f"{name}: mean published weight {mean:.2f}, median λ {middle:g}, exact heads "
+                f"converged on {whole} of {len(found)} splits."
+            )
+    return notes
+
+
+def _verdict(verdicts: Sequence[Paired]) -> str:
+    corrected = holm([test.p_value for test in verdicts])
+    sure = [
+        test.difference for test, p_value in zip(verdicts, corrected, strict=True) if p_value < 0.05
+    ]
+    better, worse = sum(change > 0 for change in sure), sum(change < 0 for change in sure)
+    return (
+        f"Compared with its permuted weights, VBSW is better in {better} and worse in {worse} of "
+        f"{len(verdicts)} comparisons (p < 0.05, Holm over all of them)."
+    )
+
+
+def _chart(name: str, metric: str, rows: Sequence[Row]) -> Bar:
+    chosen = [row for row in rows if row[:2] == (name, metric) and row[7] is not None]
+    series = [(word, [row for row in chosen if row[2] == word]) for word in TRAININGS.values()]
+    return Bar(
+        title=f"{name}: difference from no weights, mean and 95 % interval over splits",
+        x_label="arm",
+        y_label=f"{metric}, percent",
+        series=[
+            Series(
+                name=word,
+                x=[row[3] for row in found],
+                y=[row[7] for row in found],
+                low=[row[8] for row in found],
+                high=[row[9] for row in found],
+            )
+            for word, found in series
+        ],
+    )

@@ -1,4 +1,4 @@
-"""Does the variance of f(x + noise) tend to the Taylor metric, and at the rate that Novello et al. 2020 state?"""
+"""The rate at which the variance of f(x + noise) converges to the Taylor metric."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ QUANTITIES = {
     "complete": "variance − Df² − ε²∇f·∇Δf",
     "published": "limit of eq. (4) − Df²",
 }
-NODES = 40  # of the quadrature in each input: exact to rounding for these functions and ε
+NODES = 40  # quadrature nodes per input; exact to rounding for these functions and ε
 
 
 class VarianceAndDerivatives(Study):
@@ -36,16 +36,16 @@ class VarianceAndDerivatives(Study):
     \lVert H \rVert_F^2 + \epsilon^2 \, \nabla f \cdot \nabla \Delta f + O(\epsilon^3), \qquad \xi
     \sim N(0, \epsilon I)$
 
-    Reading: Each line of the image falls by its rate, the power of ε in the table. The paper claims
-    that the variance equals Df² up to the third power of the noise's length, 1.5 in ε. It holds,
-    and the rate is 2; but that is the order of the second term of Df² itself, so the term does not
-    make the approximation better, but where the third derivatives vanish. With the term of the
-    third derivatives the rate is 3. Eq. (4) of the paper, the mean square of f(x + ξ) − f(x), also
-    tends to Df¹ but exceeds the variance by the square of the mean change.
+    Reading: Each line of the chart falls at its rate, the power of ε in the table. The paper claims
+    that the variance equals Df² up to the third power of the length of the noise, which is 1.5 in
+    ε. This holds, and the rate is 2. But the second term of Df² has the same order, so it improves
+    the approximation only where the third derivatives vanish. Adding the term with the third
+    derivatives gives a rate of 3. Eq. (4) of the paper, the mean square of f(x + ξ) − f(x), also
+    converges to Df¹, but exceeds the variance by the square of the mean change.
 
-    Assumes: Smooth functions; the variance is computed by Gauss–Hermite quadrature, so no sampling
-    blurs the rates. The sampled variance has rows of its own: its relative error falls with the
-    number of draws, at the rate −½ of any mean.
+    Assumes: Smooth functions. Gauss–Hermite quadrature computes the variance, so the rates contain
+    no sampling noise. The sampled variance has its own rows. Its relative error falls with the
+    number of draws at the Monte Carlo rate of −½.
 
     >>> len(VarianceAndDerivatives().trials())
     5
@@ -55,18 +55,20 @@ class VarianceAndDerivatives(Study):
     cites = ("novello2020variance",)
     expected: ClassVar[Mapping[str, float]] = {"second": 1.5, "published": 1.5}
 
-    points: int = option(20, help="random points in [-1, 1] at which each function is taken", low=2)
+    points: int = option(20, help="random points in [-1, 1] per function", low=2)
     smallest: float = option(1e-4, help="smallest variance ε of the noise", above=0)
     largest: float = option(1e-2, help="largest variance ε of the noise", above=0)
-    steps: int = option(9, help="values of ε between them, equally spaced in the logarithm", low=3)
-    draws: int = option(40_000, help="largest number of draws for the sampled variance", low=100)
+    steps: int = option(
+        9, help="values of ε from smallest to largest, equally spaced in the logarithm", low=3
+    )
+    draws: int = option(40_000, help="largest number of draws of the sampled variance", low=100)
 
     def trials(self) -> Sequence[Trial]:
-        """One a function."""
+        """One trial per function."""
         return [Trial(parameters={"function": name}, seed=0) for name in FUNCTIONS]
 
     def run(self, trial: Trial) -> Record:
-        """All differences for all ε at all points."""
+        """Compute all differences for all ε at all points."""
         dimension, function = FUNCTIONS[trial["function"]]
         points = (
             2
@@ -76,9 +78,8 @@ class VarianceAndDerivatives(Study):
             - 1
         )
         found = [_differences(function, points, epsilon) for epsilon in self.epsilons()]
-        curves = {
-            name: torch.stack([one[name] for one in found]) for name in QUANTITIES
-        }  # ε × points
+        # Each of shape (ε, points).
+        curves = {name: torch.stack([one[name] for one in found]) for name in QUANTITIES}
         noise = math.sqrt(self.smallest * self.largest)
         return {
             "curves": {
@@ -90,7 +91,7 @@ class VarianceAndDerivatives(Study):
         }
 
     def epsilons(self) -> list[float]:
-        """The variances of the noise."""
+        """Return the variances of the noise."""
         low, high = math.log(self.smallest), math.log(self.largest)
         return [
             math.exp(low + (high - low) * step / (self.steps - 1)) for step in range(self.steps)
@@ -102,7 +103,7 @@ class VarianceAndDerivatives(Study):
     def _sampled(
         self, function: Function, points: Tensor, epsilon: float, seed: int
     ) -> list[float]:
-        """Root mean square of the relative error of the sampled variance, for each number of draws."""
+        """Return the relative error (RMS) of the sampled variance for each number of draws."""
         limit = _moments(function, points, epsilon)["mean_square"]
         found = [
             sampled_variance(
@@ -140,23 +141,19 @@ class VarianceAndDerivatives(Study):
                 )
             )
         return Table(
-            title="Rates at which the variance of f(x + noise) tends to the Taylor metric",
+            title="Rates at which the variance of f(x + noise) converges to the Taylor metric",
             columns=(
-                "function",
-                "difference",
-                "paper (at least)",
-                "rate in ε",
-                "low",
-                "high",
-                "points",
+                *("function", "difference", "paper (at least)", "rate in ε"),
+                *("low", "high", "points"),
             ),
             rows=tuple(rows),
             notes=(
                 "The rate is the slope in the log–log plot over the smaller half of ε: mean over "
-                "points, 95 % range.",
-                "The paper states O(|ε|³) with |ε| the length of the noise, the square root of "
-                "its variance: 1.5 in ε.",
-                "‘vanishes’: below rounding at all points, because the third derivatives are zero.",
+                "points and its 95 % interval.",
+                "The paper states O(|ε|³), where |ε| is the length of the noise, the square root "
+                "of its variance. This is a rate of 1.5 in ε.",
+                "‘vanishes’: below rounding error at all points, because the third derivatives are "
+                "zero.",
             ),
             charts=tuple(self._chart(trial["function"], record) for trial, record in records),
         )
@@ -168,7 +165,7 @@ class VarianceAndDerivatives(Study):
             if min(record["curves"][key]) > 0
         ]
         return Line(
-            title=f"{name}: what is left, root mean square over points",
+            title=f"{name}: remaining difference, root mean square over points",
             x_label="variance ε of the noise",
             y_label="difference",
             x_scale="log",
@@ -177,7 +174,7 @@ class VarianceAndDerivatives(Study):
         )
 
     def tiny(self) -> Self:
-        """Few points and draws."""
+        """Use few points and draws."""
         return self.replace(points=3, steps=3, draws=200)
 
 
@@ -196,7 +193,7 @@ def _differences(function: Function, points: Tensor, epsilon: float) -> dict[str
 
 
 def _moments(function: Function, points: Tensor, epsilon: float) -> dict[str, Tensor]:
-    """Variance of f(x + ξ) and mean square of f(x + ξ) − f(x), by Gauss–Hermite quadrature."""
+    """Return Var f(x + ξ) and the mean square of f(x + ξ) − f(x), by quadrature."""
     nodes, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(NODES))
     axes = [nodes] * points.shape[1]
     grid = (
@@ -217,7 +214,7 @@ def _moments(function: Function, points: Tensor, epsilon: float) -> dict[str, Te
 
 
 def _third(function: Function, points: Tensor) -> Tensor:
-    """The gradient times the gradient of the Laplacian."""
+    """Return the gradient times the gradient of the Laplacian."""
     dimension = points.shape[1]
     found = partial_derivatives(function, points, 3)
     unit = torch.eye(dimension, dtype=torch.long)
@@ -229,7 +226,7 @@ def _third(function: Function, points: Tensor) -> Tensor:
 
 
 def _rates(epsilons: Sequence[float], values: Tensor) -> list[float]:
-    """The slope at each point over the smaller half of ε; points where the difference is rounding are left out."""
+    """Return the slope at each point; points with differences at rounding level are dropped."""
     half = (len(epsilons) + 1) // 2
     chosen = values[:half].abs()
     clear = (chosen > 1e-15).all(0)
@@ -237,5 +234,5 @@ def _rates(epsilons: Sequence[float], values: Tensor) -> list[float]:
 
 
 def _slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Least-squares slope in the log–log plot."""
+    """Return the least-squares slope in the log–log plot."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])

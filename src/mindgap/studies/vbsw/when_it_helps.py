@@ -1,4 +1,4 @@
-"""When does VBSW help? Thirteen real data sets, two models, chosen on validation data, against permuted weights."""
+"""When does VBSW help? Two models on thirteen real data sets, against permuted weights."""
 
 import functools
 from collections.abc import Sequence
@@ -19,11 +19,9 @@ TABLES = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein",
 NAMES = (*(f"uci-{name}" for name in TABLES), "california", "digits", "mnist", "cifar10")
 MODELS = ("linear", "network")
 MAX_WEIGHTS, KS = (2.0, 5.0, 10.0, 40.0), (5, 10, 20, 40)
-NETWORK_KS = (
-    10,
-    40,
-)  # networks are dearer: half the settings, for the weights and for their control alike
+NETWORK_KS = (10, 40)  # half the settings, because networks are expensive
 PARTS = (0.6, 0.2, 0.2)  # fit, choose, judge
+OVERLAP = PARTS[2] / PARTS[0]  # of the random splits of a data set, for the corrected t-test
 COMPONENTS = 50
 COLUMNS = (
     *("model", "data", "uniform error", "VBSW, %", "low", "high"),
@@ -32,17 +30,18 @@ COLUMNS = (
 
 
 class WhenVbswHelps(Study):
-    r"""Whether weights by local variance help a linear model and a small network, on thirteen real data sets.
+    r"""Whether VBSW helps a linear model and a small network on thirteen real data sets.
 
     Formula: $\frac{\mathrm{err}_{VBSW} - \mathrm{err}_{uniform}}{\mathrm{err}_{uniform}}$
 
-    Reading: Negative is better. VBSW helps on a data set if its interval lies below zero and below
-    that of the permuted weights, which are chosen in the same way from as many settings. Errors are
-    mean squared errors for values and error rates for classes.
+    Reading: Negative is better. VBSW helps on a data set if its test error is significantly below
+    that of permuted weights, which are chosen in the same way from as many settings. The splits of
+    a data set share samples, so the test is the corrected resampled t-test of Nadeau and Bengio.
+    Errors are mean squared errors for regression and error rates for classification.
 
-    Assumes: Standardized features (images: their first 50 principal components). The linear model
-    stands at its exact optimum; the network has one hidden layer and takes weights of mean 1, so
-    that all arms take steps of one length. m and k are chosen on a fifth of the samples, and
+    Assumes: Standardized features, or the first 50 principal components of images. The linear model
+    is solved to its exact optimum. The network has one hidden layer and takes weights of mean 1, so
+    that all arms have the same effective learning rate. A fifth of the samples chooses m and k, and
     another fifth judges once.
 
     >>> len(WhenVbswHelps(splits=2).trials())
@@ -50,18 +49,18 @@ class WhenVbswHelps(Study):
     """
 
     method = ("V8", "V9")
-    cites = ("novello2020variance",)
+    cites = ("novello2020variance", "nadeau2003inference")
 
-    splits: int = option(20, help="number of random splits to pair over", low=2)
+    splits: int = option(20, help="random splits to pair over", low=2)
     hidden: int = option(16, help="hidden units of the network", low=1)
     epochs: int = option(100, help="epochs of the network", low=1)
-    samples: int = option(3000, help="samples taken of each data set at most", low=100)
+    samples: int = option(3000, help="largest number of samples per data set", low=100)
     sets: int = option(
         len(NAMES), help="number of data sets, in the order of the table", low=1, high=len(NAMES)
     )
 
     def trials(self) -> Sequence[Trial]:
-        """Every split of every data set, with both models."""
+        """One trial per model, data set and split."""
         pairs = [(name, model) for model in MODELS for name in NAMES[: self.sets]]
         return [
             Trial(parameters={"data": name, "model": model}, seed=split)
@@ -70,7 +69,7 @@ class WhenVbswHelps(Study):
         ]
 
     def run(self, trial: Trial) -> Record:
-        """The uniform model, all weighted ones and as many with permuted weights, on one split."""
+        """Fit one split without weights, with all weights, and with all permuted weights."""
         features, target, classes = self._table(load(trial["data"]), trial.seed)
         fit, choose, judge = stratified_split(target, PARTS, trial.seed)
         rows = _projected(features, fit, classes)
@@ -99,7 +98,7 @@ class WhenVbswHelps(Study):
         classes: bool,
         seed: int,
     ) -> Tensor:
-        """The error of every held-out sample for every row of weights, all networks trained at once."""
+        """Train one network per row of weights and return the errors of the held-out samples."""
         scaled = target
         if not classes:
             scaled = (target - target[fit].mean(0)) / target[fit].std(0)
@@ -122,14 +121,14 @@ class WhenVbswHelps(Study):
         return torch.stack([member.subject().errors("test").double() for member in members])
 
     def _table(self, data: DataSet, seed: int) -> tuple[Tensor, Tensor, bool]:
-        """At most so many samples, features as rows, and whether the targets are classes."""
+        """Return features and targets of a subset, and whether the targets are classes."""
         classes = data.task == "classification"
         targets = data.targets if classes else data.targets.double().reshape(len(data.targets), -1)
         order = torch.randperm(len(targets), generator=generator(seed))[: self.samples]
         return data.inputs[order].flatten(1).double(), targets[order], classes
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
-        """One row per model and data set: the change against uniform weights, with the same for permuted weights."""
+        """One row per model and data set: the change of the test error from uniform weights."""
         rows, tests = [], []
         for model, name in ((model, name) for model in MODELS for name in NAMES[: self.sets]):
             found = [
@@ -139,7 +138,8 @@ class WhenVbswHelps(Study):
             ]
             if len(found) > 1:
                 own, mixed = (_change(found, arm) for arm in ("weighted", "permuted"))
-                tests.append(paired([r["weighted"] for r in found], [r["permuted"] for r in found]))
+                weighted, permuted = ([r[arm] for r in found] for arm in ("weighted", "permuted"))
+                tests.append(paired(weighted, permuted, overlap=OVERLAP))
                 uniform = sum(record["uniform"] for record in found) / len(found)
                 rows.append((model, name, uniform, *own, *mixed))
         corrected = holm([test.p_value for test in tests])
@@ -151,19 +151,18 @@ class WhenVbswHelps(Study):
             (*row, p, verdict) for row, p, verdict in zip(rows, corrected, verdicts, strict=True)
         ]
         notes = [
-            "Change of the test error against the same model with uniform weights; negative is "
-            "better. The errors of "
-            "networks on values are in units of the variance of the target.",
+            "Change of the test error from the same model with uniform weights; negative is "
+            "better. In regression the errors of networks are in units of the target's variance.",
             *(f"{model}: {_count(lines, model)}" for model in MODELS),
-            "Helps or hurts: against permuted weights chosen in the same way, paired over splits, "
-            "p < 0.05 by Holm.",
+            "Helps or hurts: compared with permuted weights chosen in the same way, paired over "
+            "splits by the corrected resampled t-test, with p < 0.05 corrected by Holm.",
         ]
         return Table(
             title="When does VBSW help?", columns=COLUMNS, rows=tuple(lines), notes=tuple(notes)
         )
 
     def tiny(self) -> Self:
-        """One data set, two splits."""
+        """Use one data set and two splits."""
         return self.replace(splits=2, samples=150, sets=1, epochs=2)
 
 
@@ -192,7 +191,7 @@ def _linear(
     outputs: int,
     classes: bool,
 ) -> Tensor:
-    """The error of every held-out sample for every row of weights, at the exact optimum."""
+    """Return the errors of the held-out samples for every row of weights, at the optimum."""
     kind: Any = "softmax" if classes else "squares"
     heads = solve_heads(
         kind,
@@ -210,7 +209,10 @@ def _linear(
 
 def _count(lines: Sequence[tuple[Any, ...]], model: str) -> str:
     verdicts = [line[-1] for line in lines if line[0] == model]
-    return f"helps on {verdicts.count('helps')}, hurts on {verdicts.count('hurts')} of {len(verdicts)} data sets."
+    return (
+        f"helps on {verdicts.count('helps')}, hurts on {verdicts.count('hurts')} of "
+        f"{len(verdicts)} data sets."
+    )
 
 
 def _record(chosen: Tensor, judged: Tensor, settings: int) -> dict[str, float]:
@@ -224,7 +226,7 @@ def _record(chosen: Tensor, judged: Tensor, settings: int) -> dict[str, float]:
 
 def _change(found: Sequence[Record], arm: str) -> tuple[float, float, float]:
     uniform = [record["uniform"] for record in found]
-    test = paired([record[arm] for record in found], uniform)
+    test = paired([record[arm] for record in found], uniform, overlap=OVERLAP)
     scale = 100 / max(sum(uniform) / len(uniform), 1e-300)
     return scale * test.difference, scale * test.interval.low, scale * test.interval.high
 

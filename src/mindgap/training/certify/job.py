@@ -18,6 +18,8 @@ from mindgap.core import (
     choice,
     implements,
     number,
+    same_environment,
+    validated,
 )
 from mindgap.ops.pac_bayes import bounds as pac_bayes
 from mindgap.ops.pac_bayes.per_sample_draws import Drawn, expected_losses
@@ -25,6 +27,7 @@ from mindgap.ops.pac_bayes.posterior import Kind, StochasticModel, stochastic_mo
 from mindgap.training.certify.material import Material, of_recipe, of_subject
 from mindgap.training.certify.posterior import train_posterior
 from mindgap.training.certify.settings import Settings, broken, checked, checked_scales
+from mindgap.training.certify.transform import Transform
 from mindgap.training.fitted import Fitted
 
 # Each stage has a stream of random numbers of its own: a longer training does not change the draws.
@@ -45,13 +48,13 @@ def _certificate_of(
     """
     model = stochastic_model(material.network, settings.posterior, scale)
     # Both look at the prior's mean weights, so they come before the posterior moves them.
-    broke, control = broken(model, material.bound), _control(model, material, settings.delta)
+    unstable, control = broken(model, material.bound), _control(model, material, settings.delta)
     if material.start is not None:
         model.move_to(torch.cat([material.start[name].flatten() for name in model.shapes]))
     drawn_delta = settings.monte_carlo_delta / candidates
     rest = settings.delta / candidates - drawn_delta
     _train(model, material, settings, rest, progress)
-    drawn = _drawn(model, material.bound, settings, DRAWING, settings.draws, broke)
+    drawn = _drawn(model, material.bound, settings, DRAWING, settings.draws, unstable)
     return Certificate(
         **_limits(
             drawn,
@@ -69,16 +72,16 @@ def _certificate_of(
         scale=scale,
         prior_error=control[0],
         prior_bound=control[1],
-        test_error=_test_error(model, material, settings, broke),
+        test_error=_test_error(model, material, settings, unstable),
         digests=material.digests,
-        notes=material.notes,
+        notes=(*material.notes, *_more_draws(drawn, settings.draws, unstable)),
         sizes={**material.sizes, "train": len(material.train), "weights": model.center.numel()},
         settings={
             **dataclasses.asdict(settings),
             "own_draws": drawn.own_draws,
             "candidates": candidates,
         },
-        broken=broke,
+        broken=material.broken or unstable,
         version=__version__,
         model=model,
     )
@@ -100,20 +103,30 @@ def _train(
 
 
 def _drawn(
-    model: StochasticModel, split: Split, settings: Settings, stage: int, draws: int, broke: str
+    model: StochasticModel, split: Split, settings: Settings, stage: int, draws: int, unstable: str
 ) -> Drawn:
     """Draw weights for a split.
 
-    A model that breaks the theorem may not answer single samples. It gets batches of eight: its
+    A model whose answers are unstable may not answer single samples. It gets batches of eight: its
     numbers are shown, but nothing follows from them.
     """
     return expected_losses(
         model,
         split,
-        draws=max(1, len(split) // 8) if broke else draws,
+        draws=max(1, len(split) // 8) if unstable else draws,
         floor=settings.floor,
         seed=_stream(settings.seed, stage),
-        whole=bool(broke),
+        whole=bool(unstable),
+    )
+
+
+def _more_draws(drawn: Drawn, wanted: int, unstable: str) -> tuple[str, ...]:
+    """Say that more weights were drawn than asked for, if they were."""
+    if unstable or drawn.draws == wanted:
+        return ()
+    return (
+        f"{wanted:,} draws were asked for and {drawn.draws:,} made: every bound sample gets equally "
+        "many.",
     )
 
 
@@ -166,11 +179,11 @@ def _control(
 
 
 def _test_error(
-    model: StochasticModel, material: Material, settings: Settings, broke: str
+    model: StochasticModel, material: Material, settings: Settings, unstable: str
 ) -> float | None:
     if material.test is None:
         return None
-    return _drawn(model, material.test, settings, TESTING, len(material.test), broke).error
+    return _drawn(model, material.test, settings, TESTING, len(material.test), unstable).error
 
 
 def _stream(seed: int, stage: int) -> int:
@@ -182,6 +195,8 @@ SCALES = {"learned": 0.01, "initial": 0.05}  # of the prior, where none is given
 
 
 @implements("P1", cites=("perezortiz2021tighter", "dziugaite2017computing"))
+@validated
+@same_environment()
 def certify(
     subject: Subject | Recipe | Fitted,
     *,
@@ -189,6 +204,7 @@ def certify(
     posterior: Kind = "gaussian",
     held_out: Any = None,
     prior_share: float = 0.5,
+    transform: Transform | None = None,
     delta: float = 0.05,
     monte_carlo_delta: float = 0.01,
     objective: Literal["quadratic", "kl", "classic"] = "quadratic",
@@ -212,7 +228,8 @@ def certify(
     certificate gives as its control.
 
     Assumes: The n bound data are independent draws from the source of the unseen data. The prior
-    and its scale were chosen without them.
+    and its scale were chosen without them. So were the preprocessing and the sample weights: make
+    these functions of the prior's part (``transform``, ``Recipe.sample_weights``).
 
     The posterior is trained on all training data to minimize a bound. Which data bound, and what
     the prior is, follows from ``subject`` and ``prior``.
@@ -227,6 +244,10 @@ def certify(
         posterior: The distribution of the weights: ``"gaussian"``, or ``"uniform"`` in boxes.
         held_out: ``(inputs, targets)`` that a trained subject has never seen, to bound its risk.
         prior_share: The share of a recipe's training data that trains a learned prior.
+        transform: Fitted on the prior's part of a recipe's data, and then applied to all inputs:
+            a function that takes a split and returns a function of the inputs, as
+            :func:`mindgap.training.certify.transform.standardize` does. The bound data must not
+            enter any preprocessing before.
         delta: The whole probability with which the certificate may fail.
         monte_carlo_delta: The part of ``delta`` for the draws of the weights.
         objective: The bound that the posterior is trained to minimize: ``"quadratic"``, ``"kl"``
@@ -260,8 +281,8 @@ def certify(
     began = time.process_time()
     settings = checked(locals())
     scales = checked_scales(scale)
-    subject = subject.subject() if isinstance(subject, Fitted) else subject
-    material = _material(subject, prior, held_out, number("prior_share", prior_share, 0, 1), seed)
+    share = number("prior_share", prior_share, 0, 1)
+    material = _material(subject, prior, held_out, share, seed, transform)
     tried = scales or (SCALES[material.prior],)
     found = [_certificate_of(material, settings, own, len(tried), progress) for own in tried]
     best = min(found, key=lambda one: one.bound)
@@ -278,23 +299,35 @@ def certify(
 
 
 def _material(
-    subject: Subject | Recipe, prior: str | None, held_out: Any, share: float, seed: int
+    given: Subject | Recipe | Fitted,
+    prior: str | None,
+    held_out: Any,
+    share: float,
+    seed: int,
+    transform: Transform | None,
 ) -> Material:
     if prior is not None:
         choice("prior", prior, SCALES)
-    if isinstance(subject, Recipe):
+    if isinstance(given, Recipe):
         if held_out is not None:
             raise InputError(
                 "held_out belongs to a trained subject, got a recipe. Pass prior_share instead."
             )
-        return of_recipe(subject, prior or "learned", share, seed)
-    if not isinstance(subject, Subject):
+        return of_recipe(given, prior or "learned", share, seed, transform)
+    if not isinstance(given, Subject | Fitted):
         raise InputError(
-            f"certify needs a Subject or a Recipe, got {type(subject).__name__}. Pass one."
+            f"certify needs a Subject or a Recipe, got {type(given).__name__}. Pass one."
+        )
+    if transform is not None:
+        raise InputError(
+            "transform belongs to a recipe, whose prior it is fitted with, got a trained model. "
+            "Transform the held-out data as the training data were."
         )
     if prior is not None and (prior == "learned") != (held_out is not None):
         advice = "Pass held_out=(inputs, targets)" if prior == "learned" else "Leave held_out away"
         raise InputError(
             f"A subject's learned prior goes with held-out data, got prior={prior!r}. {advice}."
         )
-    return of_subject(subject, held_out)
+    if isinstance(given, Fitted):
+        return of_subject(given.subject(), held_out, given.recipe.build(given.seed))
+    return of_subject(given, held_out)

@@ -3,14 +3,15 @@
 import copy
 import dataclasses
 import hashlib
-import itertools
 
 import torch
 from torch import Tensor, nn
 
 from mindgap.core import Batch, InputError, Inputs, Recipe, Split, Subject, as_split
 from mindgap.ops.samples import sample_hashes
+from mindgap.training.certify.checks import check_shared, check_state, leaking_weights, repetitions
 from mindgap.training.certify.settings import check_outputs
+from mindgap.training.certify.transform import Transform, TransformedSplit
 from mindgap.training.fit import fit
 
 
@@ -29,6 +30,7 @@ class Material:
         digests: A hash of each part of the data.
         start: The weights where the posterior begins, if not at the prior.
         notes: Sentences for the certificate.
+        broken: What breaks the theorem; empty if nothing is known to.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Material:
     digests: dict[str, str]
     start: dict[str, Tensor] | None = None
     notes: tuple[str, ...] = ()
+    broken: str = ""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -49,44 +52,74 @@ class Material:
         return {name: len(split) for name, split in parts.items() if split is not None}
 
 
-def of_recipe(recipe: Recipe, prior: str, share: float, seed: int) -> Material:
+def of_recipe(
+    recipe: Recipe, prior: str, share: float, seed: int, transform: Transform | None = None
+) -> Material:
     """Train the prior on a random share of the training data, or take the initial weights.
 
     The share is drawn without regard to classes. After a stratified split the bound data would
-    not be independent of the prior.
+    not be independent of the prior. Whatever is fitted, the transform and the sample weights too,
+    sees the prior's share only.
     """
     whole, test = recipe.splits()
-    network = recipe.build(seed)
-    _check_task(Subject(network, recipe.loss, whole, test, task=recipe.task))
-    check_outputs(network, whole)
-    common = {"name": recipe.name, "prior": prior, "train": whole, "test": test}
     if prior == "initial":
-        digests, notes = _checked(None, whole, test)
-        told = (*notes, *_buffers(network, prior))
-        return Material(
-            network=network,
-            bound=whole,
-            learned_on=None,
-            digests=digests,
-            notes=told,
-            **common,  # type: ignore[arg-type]
-        )
+        if transform is not None:
+            raise InputError(
+                "transform must go with a learned prior, on whose part of the data it is fitted, "
+                "got prior='initial'. Leave it away, or use constants that do not come from the "
+                "data."
+            )
+        _check_recipe(recipe, whole, test, seed)
+        return _material(recipe, prior, recipe.build(seed), (None, whole, test), whole)
     mine, rest = _parted(len(whole), share, seed)
+    if transform is not None:
+        function = transform(whole.subset(mine))
+        whole = TransformedSplit(whole, function)
+        test = None if test is None else TransformedSplit(test, function)
+    _check_recipe(recipe, whole, test, seed)
     own, other = whole.subset(mine), whole.subset(rest)
-    digests, notes = _checked(own, other, test)
-    weights = None if recipe.sample_weights is None else recipe.sample_weights[mine]
-    fitted = fit(
-        recipe.replace(train=own, test=None, sample_weights=weights), seed=seed, evaluate_every=0
-    )
+    weights = recipe.sample_weights
+    if isinstance(weights, Tensor) and len(weights) == len(whole):
+        weights = weights[mine]
+    learned = recipe.replace(train=own, test=None, sample_weights=weights)
+    fitted = fit(learned, seed=seed, evaluate_every=0)
+    made = _material(recipe, prior, fitted.model, (own, other, test), whole)
     stopped = (f"Training of the prior stopped: {fitted.stopped}.",) if fitted.stopped else ()
-    told = (*stopped, *notes, *_buffers(network, prior))
+    return dataclasses.replace(
+        made,
+        notes=(*stopped, *made.notes),
+        broken=leaking_weights(recipe.sample_weights) or made.broken,
+    )
+
+
+def _check_recipe(recipe: Recipe, train: Split, test: Split | None, seed: int) -> None:
+    # On a network of its own: one that keeps state in forward must not have seen these samples.
+    network = recipe.build(seed)
+    _check_task(Subject(network, recipe.loss, train, test, task=recipe.task))
+    check_outputs(network, train)
+
+
+def _material(
+    recipe: Recipe,
+    prior: str,
+    network: nn.Module,
+    parts: tuple[Split | None, Split, Split | None],
+    whole: Split,
+) -> Material:
+    learned_on, bound, test = parts
+    digests, notes = _checked(learned_on, bound, test, own_split=True)
+    broken, told = repetitions(whole)
     return Material(
-        network=fitted.model,
-        bound=other,
-        learned_on=own,
+        name=recipe.name,
+        prior=prior,
+        network=network,
+        train=whole,
+        bound=bound,
+        learned_on=learned_on,
+        test=test,
         digests=digests,
-        notes=told,
-        **common,  # type: ignore[arg-type]
+        notes=(*notes, *told, *_buffers(network, prior)),
+        broken=broken,
     )
 
 
@@ -101,37 +134,65 @@ def _parted(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
     return order[:first].sort().values, order[first:].sort().values
 
 
-def of_subject(subject: Subject, held_out: object) -> Material:
-    """Take a trained model as the prior of new samples, or its initial weights without them."""
+def of_subject(subject: Subject, held_out: object, rebuilt: nn.Module | None = None) -> Material:
+    """Take a trained model as the prior of new samples, or its initial weights without them.
+
+    Args:
+        subject: The trained model with its data.
+        held_out: Samples that the model has never seen, or None.
+        rebuilt: The network from before training, if it is known.
+    """
     _check_task(subject)
+    if held_out is None:
+        return _of_initial(subject, rebuilt)
     network = copy.deepcopy(subject.model)
-    common = {"name": subject.name, "network": network, "test": subject.test}
-    if held_out is not None:
-        new = as_split(held_out, None, "held-out data")
-        both = JoinedSplit(subject.train, new)
-        check_outputs(network, both)
-        digests, notes = _checked(subject.train, new, subject.test)
-        told = (*notes, *_buffers(network, "learned"))
-        common |= {"train": both, "bound": new, "learned_on": subject.train, "digests": digests}
-        return Material(prior="learned", notes=told, **common)  # type: ignore[arg-type]
+    new = as_split(held_out, None, "held-out data")
+    both = JoinedSplit(subject.train, new)
+    check_outputs(copy.deepcopy(network), both)
+    digests, notes = _checked(subject.train, new, subject.test, own_split=False)
+    broken, told = repetitions(new)
+    return Material(
+        name=subject.name,
+        prior="learned",
+        network=network,
+        train=both,
+        bound=new,
+        learned_on=subject.train,
+        test=subject.test,
+        digests=digests,
+        notes=(*notes, *told, *_buffers(network, "learned")),
+        broken=broken,
+    )
+
+
+def _of_initial(subject: Subject, rebuilt: nn.Module | None) -> Material:
     if subject.initial is None:
         raise InputError(
             "A certificate on the training data needs the weights from before training, got a "
             "subject without. Pass initial=… to Subject, or held_out=(inputs, targets) that the "
             "model was never trained on."
         )
-    check_outputs(network, subject.train)
-    trained = {name: p.detach().clone() for name, p in network.named_parameters()}
+    if rebuilt is None:
+        check_state(subject.model)
+    network = copy.deepcopy(subject.model) if rebuilt is None else rebuilt
+    check_outputs(copy.deepcopy(subject.model), subject.train)
+    trained = {name: p.detach().clone() for name, p in subject.model.named_parameters()}
     network.load_state_dict(subject.initial)
-    digests, notes = _checked(None, subject.train, subject.test)
-    told = (*notes, *_buffers(network, "initial"))
-    common |= {
-        "train": subject.train,
-        "bound": subject.train,
-        "learned_on": None,
-        "digests": digests,
-    }
-    return Material(prior="initial", start=trained, notes=told, **common)  # type: ignore[arg-type]
+    digests, notes = _checked(None, subject.train, subject.test, own_split=False)
+    broken, told = repetitions(subject.train)
+    return Material(
+        name=subject.name,
+        prior="initial",
+        network=network,
+        train=subject.train,
+        bound=subject.train,
+        learned_on=None,
+        test=subject.test,
+        digests=digests,
+        start=trained,
+        notes=(*notes, *told, *_buffers(network, "initial")),
+        broken=broken,
+    )
 
 
 def _check_task(subject: Subject) -> None:
@@ -150,29 +211,16 @@ def _buffers(network: nn.Module, prior: str) -> list[str]:
 
 
 def _checked(
-    learned_on: Split | None, bound: Split, test: Split | None
+    learned_on: Split | None, bound: Split, test: Split | None, *, own_split: bool
 ) -> tuple[dict[str, str], list[str]]:
-    """Hash every part of the data, refuse parts that overlap, and note repeated bound samples."""
+    """Hash every part of the data, and check that they share nothing but by chance."""
     parts = {"prior": learned_on, "bound": bound, "test": test}
-    hashes = {name: sample_hashes(split) for name, split in parts.items() if split is not None}
-    for left, right in itertools.combinations(hashes, 2):
-        both = int(torch.isin(hashes[right], hashes[left]).sum())
-        if both:
-            raise InputError(
-                f"The {right} data must hold no sample of the {left} data, got {both} of "
-                f"{len(hashes[right])} that do. A bound needs samples that its prior has not seen: "
-                "remove them, or pass other data."
-            )
-    repeated = len(bound) - len(hashes["bound"].unique())
-    told = (
-        f"{repeated:,} bound samples repeat another one: valid if they were drawn independently "
-        "all the same."
-    )
+    given = {name: split for name, split in parts.items() if split is not None}
     digests = {
-        name: hashlib.sha256(found.numpy().tobytes()).hexdigest()[:16]
-        for name, found in hashes.items()
+        name: hashlib.sha256(sample_hashes(split).numpy().tobytes()).hexdigest()[:16]
+        for name, split in given.items()
     }
-    return digests, [told] if repeated else []
+    return digests, check_shared(given, own_split)
 
 
 class JoinedSplit(Split):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from mindgap.core import (
     InputError,
@@ -15,6 +15,7 @@ from mindgap.core import (
     choice,
     evaluating,
     generator,
+    instability,
     integer,
     number,
 )
@@ -65,7 +66,11 @@ def checked(given: dict[str, Any]) -> Settings:
 
 def checked_scales(scale: float | Sequence[float] | None) -> tuple[float, ...]:
     """Check the scales to try; none if the default is wanted."""
-    given = () if scale is None else (scale,) if isinstance(scale, int | float) else tuple(scale)
+    if scale is None:
+        return ()
+    given = (scale,) if isinstance(scale, int | float) else tuple(scale)
+    if not given:
+        raise InputError("scale must be a number or several, got an empty sequence. Pass one.")
     for one in given:
         if not number("scale", one) > 0:
             raise InputError(
@@ -74,7 +79,7 @@ def checked_scales(scale: float | Sequence[float] | None) -> tuple[float, ...]:
     return given
 
 
-FEW = 8  # samples show it if answers depend on the batch
+FEW = 8  # samples show the shape of the outputs
 
 
 def check_outputs(network: nn.Module, split: Split) -> None:
@@ -90,16 +95,4 @@ def broken(model: StochasticModel, split: Split) -> str:
 
     It is broken where an answer depends on more than the weights and the sample.
     """
-    places = torch.arange(min(FEW, len(split)))
-    together, again = (model.mean_outputs(split.take(places).inputs) for _ in range(2))
-    if not _same(together, again):
-        return "the same weights and samples give other answers when asked again"
-    try:
-        alone = torch.cat([model.mean_outputs(split.take(one).inputs) for one in places.split(1)])
-    except ValueError:  # statistics of a batch of one
-        return "the model does not answer single samples"
-    return "" if _same(together, alone) else "an answer depends on the other samples of its batch"
-
-
-def _same(left: Tensor, right: Tensor) -> bool:
-    return torch.allclose(left, right, rtol=1e-3, atol=1e-4, equal_nan=True)
+    return instability(model.mean_outputs, split)

@@ -225,10 +225,12 @@ def _stacked_weights(recipes: Sequence[Recipe], samples: int) -> Tensor | None:
     first = rows[0]
     if first is None:
         return None
+    if not isinstance(first, Tensor):
+        raise Unsupported("the sample weights are a function of the training data")
     if first.shape != (samples,):
         raise Unsupported("the sample weights do not fit the samples")
     return (
         first
         if all(row is first for row in rows)
-        else torch.stack([row for row in rows if row is not None])
+        else torch.stack([row for row in rows if isinstance(row, Tensor)])
     )

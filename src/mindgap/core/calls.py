@@ -1,0 +1,153 @@
+"""Calls of a model: with inputs of any kind, checked, and compared with each other."""
+
+from collections.abc import Callable, Hashable
+
+import torch
+from torch import Tensor, nn
+
+from mindgap.core.errors import InputError, NotFiniteError
+from mindgap.core.purity import preserved
+from mindgap.core.split import Inputs, Split
+
+
+def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
+    """Call a model and take the logits out of whatever it returns.
+
+    Args:
+        model: Returns a tensor, a tuple that starts with one, or an object with ``.logits``.
+        inputs: Positional inputs as a tuple, or named ones as a dict.
+        like: A parameter, for the device and precision of the inputs.
+    """
+    if isinstance(inputs, dict):
+        output = model(**{name: _moved(value, like) for name, value in inputs.items()})
+    else:
+        output = model(*(_moved(value, like) for value in inputs))
+    if isinstance(output, Tensor):
+        return output
+    found = getattr(output, "logits", output[0] if isinstance(output, tuple) else None)
+    if not isinstance(found, Tensor):
+        raise InputError(
+            "The model must return a tensor, a tuple that starts with one, or an object with "
+            f".logits, got {type(output).__name__}. Wrap the model so that it does."
+        )
+    return found
+
+
+def checked_call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
+    """Call a model as :func:`call` does; inputs that it cannot take become one sentence."""
+    try:
+        return call(model, inputs, like)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, IndexError, TypeError) as error:
+        told = " ".join(str(error).split())[:160]
+        given = ", ".join(f"{tuple(value.shape)} ({_kind(value)})" for value in values(inputs))
+        raise InputError(
+            f"The model must accept a batch of the data, got inputs of shape {given}, on which it "
+            f"failed ({told}). {_cure(model, inputs, like)}"
+        ) from error
+
+
+def _kind(value: Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _cure(model: nn.Module, inputs: Inputs, like: Tensor) -> str:
+    """Advise a conversion if the model takes the same numbers as floats, else another shape."""
+    whole = [value for value in values(inputs) if not value.is_floating_point()]
+    if whole and like.is_floating_point() and _takes(model, _as_floats(inputs, like), like):
+        return (
+            f"Convert the {_kind(whole[0])} inputs to what the model saw in training, as in "
+            "images.float() / 255."
+        )
+    return "Reshape the inputs or change the first layer."
+
+
+def _as_floats(inputs: Inputs, like: Tensor) -> Inputs:
+    if isinstance(inputs, dict):
+        return {name: value.to(like) for name, value in inputs.items()}
+    return tuple(value.to(like) for value in inputs)
+
+
+def _takes(model: nn.Module, inputs: Inputs, like: Tensor) -> bool:
+    try:
+        with preserved(model, weights=False), torch.no_grad():
+            call(model, inputs, like)
+    except (RuntimeError, IndexError, TypeError, ValueError):
+        return False
+    return True
+
+
+def check_weights(model: nn.Module) -> None:
+    """Refuse weights that are NaN or infinite, and name their layer.
+
+    >>> model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
+    >>> model[1].weight.data.fill_(float("nan"))
+    tensor([[nan]])
+    >>> check_weights(model)
+    Traceback (most recent call last):
+    mindgap.core.errors.NotFiniteError: The model's weights must be finite numbers, got 1 of 1 values of \
+'1.weight' (Linear) that are NaN or infinite. Train with a smaller step, or load other weights.
+    """
+    for layer, module in model.named_modules():
+        for own, weight in module.named_parameters(recurse=False):
+            bad = int((~torch.isfinite(weight)).sum())
+            if bad:
+                name = f"{layer}.{own}" if layer else own
+                raise NotFiniteError(
+                    f"The model's weights must be finite numbers, got {bad} of {weight.numel()} "
+                    f"values of {name!r} ({type(module).__name__}) that are NaN or infinite. Train "
+                    "with a smaller step, or load other weights."
+                )
+
+
+FEW = 8  # samples show it if outputs depend on the batch
+
+
+def instability(answer: Callable[[Inputs], Tensor], split: Split) -> str:
+    """Say why answers are not a function of the sample alone; empty if they are.
+
+    Args:
+        answer: Gives the outputs of a batch, without gradient.
+        split: Its first samples are tried.
+    """
+    places = torch.arange(min(FEW, len(split)))
+    together, again = (answer(split.take(places).inputs) for _ in range(2))
+    if not _close(together, again):
+        return "the same samples give other outputs when asked again"
+    try:
+        alone = torch.cat([answer(split.take(one).inputs) for one in places.split(1)])
+    except ValueError:  # statistics of a batch of one
+        return "the model does not answer single samples"
+    return "" if _close(together, alone) else "an output depends on the other samples of its batch"
+
+
+def _close(left: Tensor, right: Tensor) -> bool:
+    # Batches of other sizes round otherwise, so equality would accuse most models.
+    return torch.allclose(left, right, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+def fingerprint(model: nn.Module) -> Hashable:
+    """Make a key that changes whenever a weight or buffer does, also through ``.data``."""
+    tensors = [*model.parameters(), *model.buffers()]
+    with torch.no_grad():
+        sums = [
+            str((float(t.double().sum()), float(t.double().square().sum())))
+            for t in tensors
+            if t.numel()
+        ]
+    # The sums are text, because a NaN equals itself as text only.
+    return tuple((id(t), t._version, t.shape) for t in tensors), tuple(sums)
+
+
+def _moved(value: Tensor, like: Tensor) -> Tensor:
+    if value.is_floating_point():
+        return (
+            value.to(like.device, like.dtype) if like.is_floating_point() else value.to(like.device)
+        )
+    return value.to(like.device)
+
+
+def values(inputs: Inputs) -> list[Tensor]:
+    """Return the tensors of positional or named inputs."""
+    return list(inputs.values() if isinstance(inputs, dict) else inputs)

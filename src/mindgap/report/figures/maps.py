@@ -1,0 +1,178 @@
+"""Maps with points and contour lines, matrices, and points alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mindgap.core import Chart, Contour, Heatmap, Points, Scatter
+from mindgap.core.chart.numbers import finite
+from mindgap.report.style import (
+    BARE,
+    CYCLE,
+    INK,
+    TEST,
+    Figure,
+    axis,
+    axis_title,
+    clean,
+    color_of,
+    figure,
+    lines_across,
+    named,
+)
+
+SYMBOLS = {"cross": "x-thin", "ring": "circle-open"}  # Plotly's names where they differ
+HEAT = [[0, "#fbfbfc"], [0.5, "#d8cfe8"], [1, "#7a5ba8"]]  # violet: no color of the first groups
+COUNTS = [[0, "#fdeee3"], [1, TEST]]
+SMALLEST, LARGEST = 5, 11  # pixels across a point
+MOST_IN_CELLS = 12  # names on an axis at which a cell has room for its number
+LONGEST_NAME = 14  # characters of a name on an axis
+
+
+def heatmap_figure(chart: Heatmap) -> Figure:
+    """Draw a map in colors, with contour lines and points on top; named rows make a matrix."""
+    if chart.y and isinstance(chart.y[0], str):
+        return _matrix(chart)
+    traces = [_diverging(chart) if chart.diverging else _heat(chart)] if chart.z else []
+    traces += [_contour(chart, row, k) for k, row in enumerate(chart.contours)]
+    heaviest = _heaviest(chart.points)
+    traces += [_points(row, k, heaviest) for k, row in enumerate(chart.points)]
+    x, y = (axis(label) | {"showgrid": False, "zeroline": False} for label in _labels(chart))
+    if not chart.diverging:
+        x["range"], y["range"] = [chart.x[0], chart.x[-1]], [chart.y[0], chart.y[-1]]
+    several = bool(chart.points or chart.contours)
+    return figure(traces, height=460 if several else 440, x=x, y=y, showlegend=several)
+
+
+def _labels(chart: Chart) -> tuple[str, str]:
+    return chart.x_label, chart.y_label
+
+
+def _matrix(chart: Heatmap) -> Figure:
+    """Draw named rows, the first on top; counts of zero are left blank."""
+    places = [list(range(len(names))) for names in (chart.x, chart.y)]
+    columns, rows = ([clean(str(name)) for name in names] for names in (chart.x, chart.y))
+    roomy = max(len(columns), len(rows)) <= MOST_IN_CELLS
+    trace = {
+        "type": "heatmap",
+        "x": places[0],
+        "y": places[1],
+        "z": _lists(chart.z)
+        if chart.diverging
+        else [[value or None for value in row] for row in chart.z],
+        **({"zmid": 0} if chart.diverging else {"zmin": 0, "zmax": max([*finite(chart.z), 1])}),
+        "colorscale": "RdBu" if chart.diverging else COUNTS,
+        "xgap": 2,
+        "ygap": 2,
+        "showscale": False,
+        "texttemplate": "%{z:.3~g}" if roomy else "",
+        "customdata": [[f"{row}, {column}" for column in columns] for row in rows],
+        "hovertemplate": "%{customdata}: %{z:.4~g}<extra></extra>",
+    }
+    x, y = (
+        {**named([str(name) for name in names], LONGEST_NAME), "title": axis_title(label)}
+        for names, label in zip((chart.x, chart.y), _labels(chart), strict=True)
+    )
+    x["range"], y["range"] = [-0.5, len(columns) - 0.5], [len(rows) - 0.5, -0.5]
+    return figure([trace], height=320, x=x, y=y, margin=BARE)
+
+
+def _diverging(chart: Heatmap) -> dict[str, Any]:
+    """Return numbers around zero: blue is lower, red is higher."""
+    return {
+        "type": "heatmap",
+        "x": list(chart.x),
+        "y": list(chart.y),
+        "z": _lists(chart.z),
+        "colorscale": "RdBu",
+        "zmid": 0,
+        "colorbar": {"thickness": 12, "title": _bar_title(chart.z_label)},
+    }
+
+
+def _heat(chart: Heatmap) -> dict[str, Any]:
+    values = finite(chart.z)
+    return {
+        "type": "heatmap",
+        "x": list(chart.x),
+        "y": list(chart.y),
+        "z": _lists(chart.z),
+        **({"zmin": 0} if min(values, default=0) >= 0 else {}),
+        "zsmooth": "best" if len(values) == len(chart.x) * len(chart.y) else False,
+        "colorscale": HEAT,
+        "colorbar": {"thickness": 12, "title": _bar_title(chart.z_label)},
+        "hoverongaps": False,
+        "hovertemplate": f"{clean(chart.z_label)} %{{z:.3~g}}<extra></extra>",
+    }
+
+
+def _bar_title(text: str) -> dict[str, Any]:
+    return {"text": clean(text), "side": "right", "font": {"size": 12}}
+
+
+def _contour(chart: Heatmap, row: Contour, place: int) -> dict[str, Any]:
+    """Where the map is zero, as one line; equal names are one entry of the legend."""
+    names = list(dict.fromkeys(other.name for other in chart.contours))
+    free = CYCLE[len(chart.points) :] or CYCLE  # colors that the points leave
+    color = INK if len(names) == 1 else free[names.index(row.name) % len(free)]
+    return {
+        "type": "contour",
+        "x": list(chart.x),
+        "y": list(chart.y),
+        "z": _lists(row.z),
+        "name": clean(row.name),
+        "legendgroup": f"line {names.index(row.name)}",
+        "showlegend": all(other.name != row.name for other in chart.contours[:place]),
+        "autocontour": False,
+        "contours": {"start": 0, "end": 0, "size": 1, "coloring": "none"},
+        "line": {"color": color, "width": 2.4},
+        "showscale": False,
+        "hoverinfo": "skip",
+    }
+
+
+def scatter_figure(chart: Scatter) -> Figure:
+    """Draw groups of points."""
+    return figure(
+        [_points(row, k, _heaviest(chart.points)) for k, row in enumerate(chart.points)],
+        height=420,
+        x=axis(chart.x_label, chart.x_scale),
+        y=axis(chart.y_label, chart.y_scale),
+        shapes=lines_across(chart.marks),
+        showlegend=len(chart.points) > 1,
+    )
+
+
+def _heaviest(groups: Sequence[Points]) -> float:
+    return max(finite([row.weights for row in groups]), default=1.0) or 1.0
+
+
+def _points(row: Points, place: int, heaviest: float) -> dict[str, Any]:
+    color: dict[str, Any] = {"color": color_of(row.name, place)}
+    if row.values:
+        color = {"color": list(row.values), "colorscale": "Viridis"}
+    weights = row.weights or (0.0,) * len(row.x)
+    sizes = [
+        round(SMALLEST + (LARGEST - SMALLEST) * max(weight or 0.0, 0.0) / heaviest, 1)
+        for weight in weights
+    ]
+    weighed = "<br>weight %{customdata:.3~g}" if row.weights else ""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": clean(row.name) or "samples",
+        "x": list(row.x),
+        "y": list(row.y),
+        "marker": {
+            **color,
+            "symbol": SYMBOLS.get(row.symbol, row.symbol),
+            "size": sizes,
+            "opacity": 0.85,
+            "line": {"color": "#ffffff", "width": 0.7},
+        },
+        "customdata": list(weights),
+        "hovertemplate": f"%{{x:.4~g}}, %{{y:.4~g}}{weighed}",
+    }
+
+
+def _lists(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    return [list(row) for row in rows]

@@ -1,0 +1,217 @@
+"""Lines with bands, bars with whiskers and notes, and histograms."""
+
+import math
+from typing import Any
+
+from mindgap.core import Bar, Histogram, Line, Mark, Series
+from mindgap.core.chart.numbers import finite, known
+from mindgap.report.style import (
+    BARE,
+    COLORS,
+    CYCLE,
+    Figure,
+    axis,
+    axis_title,
+    band,
+    clean,
+    color_of,
+    figure,
+    line,
+    lines_across,
+    named,
+    whiskers,
+)
+
+DASHES = ("solid", "dash", "dot")
+GRAYS = ("#9aa3b0", "#d5dae1")
+HATCH = {"size": 7, "solidity": 0.3}
+MOST_LETTERS = 110  # of all names together, that fit under bars side by side
+LONGEST_NAME = 14  # characters under a bar
+
+
+def bar_figure(chart: Bar) -> Figure:
+    """Draw bars; they lie if asked to, or if their names are too long to stand side by side."""
+    lying = chart.horizontal
+    if lying is None:
+        lying = sum(map(len, chart.names)) > MOST_LETTERS
+    traces = [_bars(chart, row, k, lying) for k, row in enumerate(chart.series)]
+    longest = 28 if lying else max(LONGEST_NAME, MOST_LETTERS // max(len(chart.names), 1))
+    names = {
+        **named(chart.names, longest),
+        "title": axis_title(chart.x_label),
+    }
+    values = axis(chart.y_label, chart.y_scale, chart.percent)
+    values |= {"range": [0, chart.top]} if chart.top is not None else {}
+    ends = [_note(chart, place, lying) for place in range(len(chart.notes))]
+    shapes = lines_across(
+        [Mark(name=m.name, x=m.y, color=m.color) if lying else m for m in chart.marks]
+    )
+    several = len(chart.series) > 1
+    return figure(
+        traces,
+        height=_lying_height(chart) if lying else (380 if several else 320),
+        x=values if lying else names,
+        y={**names, "autorange": "reversed", "tickfont": {"size": 12}} if lying else values,
+        barmode="stack" if chart.stacked else "group",
+        showlegend=several,
+        shapes=shapes,
+        annotations=ends,
+        **({} if several else {"margin": BARE}),
+    )
+
+
+def _lying_height(chart: Bar) -> int:
+    """Few bars are thick; many are thin, so that they fit on a screen."""
+    groups = 1 if chart.stacked else len(chart.series)
+    thick = 26 if len(chart.names) * groups <= 12 else 16
+    return 90 + len(chart.names) * (8 + thick * groups)
+
+
+def _bars(chart: Bar, row: Series, place: int, lying: bool) -> dict[str, Any]:
+    along, across = ("y", "x") if lying else ("x", "y")
+    digits = ".2~%" if chart.percent else ".4~g"
+    head = f"{clean(row.name)}, " if row.name else ""
+    trace: dict[str, Any] = {
+        "type": "bar",
+        "orientation": "h" if lying else "v",
+        "name": clean(row.name),
+        along: _places(chart, row),
+        across: list(row.y),
+        "text": [clean(str(name)) for name in row.x],
+        "textposition": "none",
+        "marker": _bar_marker(chart, row, place),
+        "hovertemplate": f"{head}%{{text}}: %{{{across}:{digits}}}<extra></extra>",
+    }
+    if row.low:
+        above, below = _arms(row)
+        trace[f"error_{across}"] = whiskers(above, below)
+    return trace | ({"width": 0.6} if chart.stacked or len(chart.series) == 1 else {})
+
+
+def _places(chart: Bar, row: Series) -> list[int]:
+    """Number the bars of a series; as categories, equal names would fall together."""
+    if len({tuple(other.x) for other in chart.series}) == 1:
+        return list(range(len(row.x)))
+    return [chart.names.index(str(name)) for name in row.x]
+
+
+def _bar_marker(chart: Bar, row: Series, place: int) -> dict[str, Any]:
+    plain = color_of(row.name, place)
+    alone = len(chart.series) == 1
+    colors = [COLORS.get(str(name).lower(), plain) if alone else plain for name in row.x]
+    if not chart.muted:
+        return {"color": colors}
+    quiet = [str(name) in chart.muted for name in row.x]
+    gray = GRAYS[place % len(GRAYS)]
+    pairs = zip(colors, quiet, strict=True)
+    return {
+        "color": [gray if muted else color for color, muted in pairs],
+        "pattern": {"shape": ["/" if muted else "" for muted in quiet], **HATCH},
+    }
+
+
+def _arms(row: Series) -> tuple[list[float | None], list[float | None]]:
+    """Say how far the whiskers reach above and below; none where an end is unknown or infinite."""
+    ends = [
+        (max(high - y, 0.0), max(y - low, 0.0))
+        if known(y) and known(low) and known(high)
+        else (None, None)
+        for y, low, high in zip(row.y, row.low, row.high, strict=True)
+    ]
+    return [above for above, _ in ends], [below for _, below in ends]
+
+
+def _note(chart: Bar, place: int, lying: bool) -> dict[str, Any]:
+    """Return the text at the end of a bar, or inside the chart where the bar is cut off."""
+    found = finite([[row.y[place] for row in chart.series if place < len(row.y)]])
+    end = sum(found) if chart.stacked else max(found, default=0.0)
+    text = {"text": clean(chart.notes[place]), "showarrow": False, "font": {"size": 12}}
+    if not lying:
+        return {**text, "x": place, "y": end, "yanchor": "bottom"}
+    if chart.top is not None and end > 0.65 * chart.top:
+        ground = {"bgcolor": "rgba(255,255,255,0.85)"}
+        return {**text, "y": place, "x": chart.top, "xanchor": "right", "xshift": -6, **ground}
+    return {**text, "y": place, "x": end, "xanchor": "left", "xshift": 6}
+
+
+def line_figure(chart: Line) -> Figure:
+    """Draw curves, each with the band of its intervals."""
+    traces = [trace for k, row in enumerate(chart.series) for trace in _curve(chart, row, k)]
+    return figure(
+        traces,
+        height=380 if chart.wide else 300,
+        x=axis(chart.x_label, chart.x_scale),
+        y=axis(chart.y_label, chart.y_scale, chart.percent)
+        | ({"rangemode": "tozero"} if chart.from_zero else {}),
+        shapes=lines_across(chart.marks),
+        showlegend=len(traces) > 1,
+    )
+
+
+def _curve(chart: Line, row: Series, place: int) -> list[dict[str, Any]]:
+    name, color = clean(row.name), color_of(row.name, place)
+    digits = ".2%" if chart.percent else ".4~g"
+    curve = line(name, row.x, row.y, color, DASHES[place // len(CYCLE) % 3]) | {
+        "mode": row.mode if len(row.x) > 1 else "markers",
+        "legendgroup": name,
+        "hovertemplate": f"{name}<br>%{{x}}: %{{y:{digits}}}<extra></extra>",
+    }
+    if not row.low:
+        return [curve]
+    edge = [*row.high, *reversed(row.low)]
+    filled = band([*row.x, *reversed(row.x)], edge, color, name)
+    return [{**filled, "legendgroup": name, "showlegend": False}, curve]
+
+
+def histogram_figure(chart: Histogram) -> Figure:
+    """Draw shares as outlines, or counts as bars, the later group in front."""
+    several = len(chart.counts) > 1
+    ends = [chart.edges[0], chart.edges[-1]]
+    y = axis(chart.y_label, chart.y_scale, percent=chart.shares)
+    if chart.y_scale == "log":
+        largest = max([1, *(count for counts in chart.counts.values() for count in counts)])
+        y |= {"dtick": 1, "range": [math.log10(0.7), math.log10(1.4 * largest)]}
+    else:
+        y |= {"rangemode": "tozero"}
+    drawn = _outline if chart.shares else _filled
+    return figure(
+        [drawn(chart, name, k) for k, name in enumerate(chart.counts)],
+        height=300,
+        x={**axis(chart.x_label), "range": ends, "zeroline": True, "zerolinewidth": 2},
+        y=y,
+        barmode="overlay",
+        bargap=0,
+        shapes=lines_across(chart.marks),
+        showlegend=several,
+        **({} if several else {"margin": BARE}),
+    )
+
+
+def _middles(chart: Histogram) -> list[float]:
+    return [(a + b) / 2 for a, b in zip(chart.edges[:-1], chart.edges[1:], strict=True)]
+
+
+def _outline(chart: Histogram, name: str, place: int) -> dict[str, Any]:
+    """Shares of a group as steps, with the standard error of every share."""
+    counts, color = chart.counts[name], color_of(name, place)
+    total = sum(counts) or 1
+    shares = [count / total for count in counts]
+    errors = [math.sqrt(share * (1 - share) / total) for share in shares]
+    trace = line(name, _middles(chart), shares, color)
+    trace["line"]["shape"] = "hvh"
+    arms = {"type": "data", "array": errors, "color": color, "thickness": 1, "width": 0}
+    hover = f"{clean(name)}: %{{y:.1%}} near %{{x:.3~g}}<extra></extra>"
+    return trace | {"error_y": arms, "hovertemplate": hover}
+
+
+def _filled(chart: Histogram, name: str, place: int) -> dict[str, Any]:
+    """Draw counts as bars without gaps; empty bins are left out, for a log axis has no zero."""
+    return {
+        "type": "bar",
+        "name": clean(name),
+        "x": _middles(chart),
+        "y": [count or None for count in chart.counts[name]],
+        "width": [b - a for a, b in zip(chart.edges[:-1], chart.edges[1:], strict=True)],
+        "marker": {"color": color_of(name, place)},
+        "hovertemplate": f"{clean(name)}: %{{y}} near %{{x:.3~g}}<extra></extra>",
+    }
