@@ -28,7 +28,23 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a spec gave: value, interval, terms, charts, status, cost and provenance.
+    """What a spec gave, with everything needed to believe it.
+
+    Args:
+        name: The spec's name.
+        family: ``"measure"`` or ``"bound"``.
+        value: The number; None if it is undefined.
+        status: ``"exact"``, ``"estimate"``, ``"heuristic"`` or ``"undefined"``.
+        reason: Why the value is undefined.
+        interval: A confidence interval of the value.
+        standard_error: The standard error of a stochastic value.
+        terms: Numbers that the value is made of, or that are read with it.
+        details: Further plain data, such as one number per layer.
+        charts: Figures that belong to the value.
+        valid: Whether the assumptions of a bound hold; None for a measure.
+        vacuous: Whether a bound says no more than the best constant prediction.
+        cost: Wall-clock and CPU seconds.
+        provenance: Settings, versions, sizes of the data.
 
     >>> result = Result(name="gap", family="measure", value=0.25)
     >>> float(result), Result.from_json(result.to_json()) == result

@@ -24,7 +24,13 @@ Value = float | Sequence[float] | Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Sampled:
-    """Points and their values; ``new`` is true where the acquisition function chose the point."""
+    """Points and their values.
+
+    Args:
+        points: One row per point.
+        values: One row per point.
+        new: True where the acquisition function chose the point.
+    """
 
     points: Tensor
     values: Tensor
