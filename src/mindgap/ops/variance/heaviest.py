@@ -275,7 +275,7 @@ def _sample(heavy: Heavy) -> Sample:
         return Sample(
             image=image,
             caption=told,
-            facts={**facts, "around it:": heavy.around, **agree},
+            facts={**facts, "labels around it": heavy.around, **agree},
             flag=flag,
         )
     said = {"label": heavy.target} | ({"prediction": prediction} if prediction else {})
