@@ -1,6 +1,7 @@
 # Written by `make generate`; do not edit.
 from mindgap import bounds as bounds
 from mindgap import data as data
+from mindgap import diagnoses as diagnoses
 from mindgap import integrations as integrations
 from mindgap import measures as measures
 from mindgap import nets as nets
@@ -10,12 +11,14 @@ from mindgap import sampling as sampling
 from mindgap import studies as studies
 from mindgap._version import __version__ as __version__
 from mindgap.core.certificate import Certificate as Certificate
+from mindgap.core.diagnosis import Finding as Finding
 from mindgap.core.errors import MindgapError as MindgapError
 from mindgap.core.recipe import Recipe as Recipe
 from mindgap.core.registry import catalog as catalog
 from mindgap.core.registry import find as find
 from mindgap.core.result import Result as Result
 from mindgap.core.subject import Subject as Subject
+from mindgap.diagnoses.diagnose import diagnose as diagnose
 from mindgap.jobs.examine import examine as examine
 from mindgap.jobs.explain import explain as explain
 from mindgap.jobs.head.choose import choose_head as choose_head

@@ -15,6 +15,7 @@ lazy(
         "chart": "Bar Chart Contour Gallery Heatmap Histogram Line Mark Points Sample Scatter Series "
         "Surface",
         "checks": "check_type choice generator integer number rate validated",
+        "diagnosis": "Advice Diagnosis Evidence Finding Kind Results Suspects",
         "errors": "CheckpointError DataUnavailableError InputError MindgapError MissingExtraError "
         "NotFiniteError UnknownNameError require shown unknown_name",
         "files": "expanded write_whole",
@@ -28,6 +29,7 @@ lazy(
         "registry": "FAMILIES catalog find functions",
         "remedy": "Remedy Stack Symptom TrainingState",
         "result": "Interval Result",
+        "special": "binomial_upper_tail chi_square_tail hypergeometric_tail normal_tail",
         "spec": "Spec implements option",
         "split": "Batch Inputs Split as_split as_tensor check_finite part",
         "stats": "Nested Paired binomial_tail_inverse holm kl_inverse mean_interval paired "

@@ -25,6 +25,13 @@ from mindgap.core.checks import integer as integer
 from mindgap.core.checks import number as number
 from mindgap.core.checks import rate as rate
 from mindgap.core.checks import validated as validated
+from mindgap.core.diagnosis import Advice as Advice
+from mindgap.core.diagnosis import Diagnosis as Diagnosis
+from mindgap.core.diagnosis import Evidence as Evidence
+from mindgap.core.diagnosis import Finding as Finding
+from mindgap.core.diagnosis import Kind as Kind
+from mindgap.core.diagnosis import Results as Results
+from mindgap.core.diagnosis import Suspects as Suspects
 from mindgap.core.errors import CheckpointError as CheckpointError
 from mindgap.core.errors import DataUnavailableError as DataUnavailableError
 from mindgap.core.errors import InputError as InputError
@@ -73,6 +80,10 @@ from mindgap.core.result import Result as Result
 from mindgap.core.spec import Spec as Spec
 from mindgap.core.spec import implements as implements
 from mindgap.core.spec import option as option
+from mindgap.core.special import binomial_upper_tail as binomial_upper_tail
+from mindgap.core.special import chi_square_tail as chi_square_tail
+from mindgap.core.special import hypergeometric_tail as hypergeometric_tail
+from mindgap.core.special import normal_tail as normal_tail
 from mindgap.core.split import Batch as Batch
 from mindgap.core.split import Inputs as Inputs
 from mindgap.core.split import Split as Split

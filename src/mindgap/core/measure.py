@@ -16,7 +16,7 @@ from mindgap.core.result import Interval, Result, Status
 from mindgap.core.spec import Spec
 from mindgap.core.subject import Subject
 
-Need = Literal["test", "initial", "classification", "gradients"]
+Need = Literal["test", "initial", "classification", "gradients", "history"]
 Direction = Literal["lower", "higher", "none"]
 Cost = Literal["cheap", "moderate", "expensive"]
 Growth = Literal["", "logarithmic"]
@@ -100,13 +100,7 @@ class Measure(Spec, abc.ABC, abstract=True):
 
     def missing(self, subject: Subject) -> str:
         """Say why the subject cannot be measured, or an empty string."""
-        if "test" in self.needs and subject.test is None:
-            return "needs test data"
-        if "initial" in self.needs and subject.initial is None:
-            return "needs the weights from before training (initial=state_dict)"
-        if "classification" in self.needs and subject.task != "classification":
-            return f"needs a classification, this is a {subject.task}"
-        return ""
+        return missing_part(self.needs, subject)
 
     def _outcome(self, subject: Subject) -> Estimate | str:
         try:
@@ -146,3 +140,16 @@ class Measure(Spec, abc.ABC, abstract=True):
             "torch": torch.__version__,
             "python": platform.python_version(),
         }
+
+
+def missing_part(needs: frozenset[Need], subject: Subject) -> str:
+    """Say what a subject lacks of what a spec needs, or an empty string."""
+    if "test" in needs and subject.test is None:
+        return "needs test data"
+    if "initial" in needs and subject.initial is None:
+        return "needs the weights from before training (initial=state_dict)"
+    if "classification" in needs and subject.task != "classification":
+        return f"needs a classification, this is a {subject.task}"
+    if "history" in needs and not subject.history:
+        return "needs the training curves (history=fitted.history)"
+    return ""

@@ -14,6 +14,7 @@ ENTRY_POINTS = "mindgap.specs"
 FAMILIES = {
     "measure": "mindgap.measures",
     "bound": "mindgap.bounds",
+    "diagnosis": "mindgap.diagnoses",
     "remedy": "mindgap.remedies",
     "study": "mindgap.studies",
 }
@@ -57,8 +58,8 @@ def catalog(family: str | None = None) -> dict[str, type[Spec]]:
     """List every spec by name, in alphabetical order.
 
     Args:
-        family: ``"measure"``, ``"bound"``, ``"remedy"`` or ``"study"``; all of them if None. Only
-            the modules of that family are imported.
+        family: ``"measure"``, ``"bound"``, ``"diagnosis"``, ``"remedy"`` or ``"study"``; all of
+            them if None. Only the modules of that family are imported.
 
     >>> "gap" in catalog("measure"), "gap" in catalog("bound")
     (True, False)

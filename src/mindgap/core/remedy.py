@@ -22,6 +22,19 @@ Symptom = Literal[
     "sharp minimum",
     "under-fitting",
     "divergence",
+    "broken evaluation",
+    "unscaled inputs",
+    "dead units",
+    "wrong test labels",
+    "shifted inputs",
+    "shifted labels",
+    "shortcut",
+    "leak",
+    "imbalance",
+    "too few test samples",
+    "over-confidence",
+    "under-confidence",
+    "noise sensitivity",
 ]
 _DURING = ("weights", "penalty", "backward", "after_step", "after_epoch")
 _HOOKS = ("prepare", *_DURING, "finish", "vectorized")

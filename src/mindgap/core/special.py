@@ -3,6 +3,9 @@
 import math
 from collections.abc import Callable
 
+import torch
+from torch import Tensor
+
 
 def bisect(function: Callable[[float], float], low: float, high: float) -> float:
     """Find where a non-decreasing function crosses zero, to the last bit.
@@ -98,3 +101,60 @@ def student_quantile(level: float, degrees: float) -> float:
     2.228139
     """
     return bisect(lambda t: (1 - student_tail(t, degrees)) - level, 0.0, 1e8)
+
+
+def normal_tail(statistic: float) -> float:
+    """Compute the probability that a standard normal number exceeds the statistic.
+
+    >>> round(normal_tail(1.959964), 6)
+    0.025
+    """
+    return 0.5 * math.erfc(statistic / math.sqrt(2))
+
+
+def chi_square_tail(statistic: float, degrees: float) -> float:
+    """Compute the probability that a chi-square number exceeds the statistic.
+
+    >>> round(chi_square_tail(11.0705, 5), 5)
+    0.05
+    """
+    half, at = torch.tensor([degrees / 2, statistic / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(half, at)) if statistic > 0 else 1.0
+
+
+def hypergeometric_tail(hits: int, drawn: int, marked: int, total: int) -> float:
+    """Compute the probability of at least so many marked items among those drawn.
+
+    Args:
+        hits: Number of marked items among those drawn.
+        drawn: Number of items drawn, without replacement.
+        marked: Number of marked items in all.
+        total: Number of items in all.
+
+    >>> round(hypergeometric_tail(2, 2, 5, 10), 6)
+    0.222222
+    """
+    most = min(drawn, marked)
+    if hits <= max(0, drawn + marked - total):
+        return 1.0
+    if hits > most:
+        return 0.0
+    counts = torch.arange(hits, most + 1, dtype=torch.float64)
+    logs = _log_choose(marked, counts) + _log_choose(total - marked, drawn - counts)
+    whole = _log_choose(total, torch.tensor(float(drawn), dtype=torch.float64))
+    return min(1.0, float(torch.logsumexp(logs - whole, 0).exp()))
+
+
+def _log_choose(total: float, part: Tensor) -> Tensor:
+    return math.lgamma(total + 1) - torch.lgamma(part + 1) - torch.lgamma(total - part + 1)
+
+
+def binomial_upper_tail(hits: int, trials: int, rate: float) -> float:
+    """Compute the probability of at least so many hits in independent trials.
+
+    >>> round(binomial_upper_tail(2, 3, 0.5), 6)
+    0.5
+    """
+    if hits <= 0:
+        return 1.0
+    return 0.0 if hits > trials else regularized_beta(hits, trials - hits + 1, rate)

@@ -1,0 +1,1 @@
+"""How well the diagnoses name what was planted, and how often they accuse a healthy subject."""
