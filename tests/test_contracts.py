@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import json
 import math
 import pickle
@@ -21,6 +22,7 @@ from torch import nn
 
 from mindgap.cli.options import from_words, to_words
 from mindgap.core.bound import Bound
+from mindgap.core.diagnosis import Diagnosis, Finding, Kind, Stage
 from mindgap.core.errors import DataUnavailableError
 from mindgap.core.measure import INVARIANCES, Measure
 from mindgap.core.references import reference
@@ -29,16 +31,26 @@ from mindgap.core.remedy import Remedy, Symptom
 from mindgap.core.result import Result
 from mindgap.core.study import Study
 from mindgap.core.subject import Subject
+from mindgap.diagnoses.diagnose import Diagnosed, diagnose
 from mindgap.measures import ParameterNorm
 from mindgap.ops.models.rescaling import rescaled
 from mindgap.report.draw import draw
 from mindgap.runs import SerialExecutor, sweep
+from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
 
 SPECS = catalog()
 MEASURES = {**catalog("measure"), **catalog("bound")}
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 BOUNDS, REMEDIES, STUDIES = catalog("bound"), catalog("remedy"), catalog("study")
+DIAGNOSES = catalog("diagnosis")
+PLANTS = [(name, kind) for name, cls in DIAGNOSES.items() for kind in cls.kinds]
+TASKS = [
+    (kind, task)
+    for kind in get_args(Kind)
+    for task in ("classification", "regression")
+    if (kind, task) != ("image", "regression")
+]
 
 
 def snapshot(subject: Subject) -> tuple[object, ...]:
@@ -88,7 +100,8 @@ class TestEverySpec:
         assert convert(SPECS[name].words().formula).startswith("<math")
 
     def test_names_its_methods(self, name: str) -> None:
-        assert SPECS[name].method
+        # Most diagnoses are tests of our own, which no source document describes.
+        assert SPECS[name].method or name in DIAGNOSES
         assert all(id_[0] in "VTPKES" and id_[1:].isdigit() for id_ in SPECS[name].method)
 
     def test_every_field_has_help_and_a_default(self, name: str) -> None:
@@ -410,7 +423,88 @@ class TestEveryStudy:
         assert len(words) == len(trials)
 
 
+@pytest.mark.parametrize("name", DIAGNOSES)
+class TestEveryDiagnosis:
+    @pytest.mark.parametrize("case", CASES)
+    def test_survives_every_case_and_leaves_no_trace(self, name: str, case: str) -> None:
+        subject = CASES[case](torch.float32)
+        next(subject.model.parameters()).grad = torch.ones_like(next(subject.model.parameters()))
+        before = snapshot(subject)
+        row = next(row for row in diagnose(subject, diagnoses=[name]).checked if row.name == name)
+        assert row.outcome != "failed", row.reason
+        assert same(before, snapshot(subject))
+
+    def test_declares_what_the_order_needs(self, name: str) -> None:
+        cls = DIAGNOSES[name]
+        assert cls.stage in get_args(Stage)
+        assert cls.symptom is None or cls.symptom in get_args(Symptom)
+        assert cls.explains <= set(DIAGNOSES) - {name}
+        assert cls.kinds
+        assert set(cls.kinds) <= set(get_args(Kind))
+
+    def test_says_why_it_does_not_apply(self, name: str) -> None:
+        subject = mlp_classes(torch.float32)
+        alone = Subject(subject.model, subject.loss, subject.train)
+        row = diagnose(alone, diagnoses=[name]).checked[0]
+        assert row.outcome != "failed", row.reason
+        assert bool(row.reason) == (row.outcome == "not applicable")
+
+
+@functools.cache
+def planted(name: str, kind: Kind) -> tuple[Subject, Diagnosed]:
+    subject = DIAGNOSES[name].plant(healthy_recipe(kind, seed=7), seed=7)
+    return subject, diagnose(subject)
+
+
+@pytest.mark.parametrize(("name", "kind"), PLANTS)
+class TestEveryPlant:
+    def test_is_named_first(self, name: str, kind: Kind) -> None:
+        _, found = planted(name, kind)
+        assert not [row for row in found.checked if row.outcome == "failed"]
+        first = next(iter(found.findings), None)
+        assert first is not None
+        # A note is good to know and never the verdict, so it need only be found.
+        notes = [finding.name for finding in found.findings if finding.severity == "note"]
+        assert first.name == name or name in notes, str(found)
+
+    def test_finding_is_complete(self, name: str, kind: Kind) -> None:
+        subject, found = planted(name, kind)
+        finding = next(finding for finding in found.findings if finding.name == name)
+        assert finding.sentence.endswith(".")
+        assert finding.advice
+        assert finding.evidence
+        assert all(math.isfinite(row.value) for row in finding.evidence)
+        assert (finding.p_value is None) or 0 <= finding.p_value <= 1
+        assert Finding.from_dict(json.loads(json.dumps(finding.to_dict()))) == Finding.from_dict(
+            finding.to_dict()
+        )
+        assert all(draw(chart, "key").alt and str(chart) for chart in finding.charts)
+        if finding.suspects is not None:
+            size = len(subject.split(finding.suspects.split))
+            assert all(0 <= place < size for place in finding.suspects.index)
+            lengths = {len(column) for column in finding.suspects.columns.values()}
+            assert lengths <= {len(finding.suspects.index)}
+        for advice in finding.advice:
+            compile(advice.code, "advice", "exec")
+
+
+@pytest.mark.parametrize(("kind", "task"), TASKS)
+def test_healthy_subjects_are_not_accused(kind: Kind, task: str) -> None:
+    """One seed of every kind: the study false-alarms counts 220."""
+    found = diagnose(fit(healthy_recipe(kind, task, seed=8), seed=8).subject())
+    assert not [row for row in found.checked if row.outcome == "failed"]
+    assert not [finding for finding in found.findings if finding.severity == "wrong"], str(found)
+
+
+def test_diagnosing_is_repeatable() -> None:
+    first, second = (
+        diagnose(fit(healthy_recipe("table", seed=3), seed=3).subject()) for _ in range(2)
+    )
+    assert [f.to_dict() for f in first.findings] == [f.to_dict() for f in second.findings]
+
+
 def test_families_are_what_they_say() -> None:
+    assert all(issubclass(cls, Diagnosis) for cls in DIAGNOSES.values())
     assert all(issubclass(cls, Measure) for cls in MEASURES.values())
     assert all(issubclass(cls, Bound) for cls in BOUNDS.values())
     assert not set(catalog("measure")) & set(BOUNDS)

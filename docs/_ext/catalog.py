@@ -33,6 +33,12 @@ ABOUT = {
         "risk is at most the empirical risk plus a complexity term. A result says whether the "
         "assumptions hold (*valid*) and whether it says no more than the worst case (*vacuous*).",
     ),
+    "diagnosis": (
+        "Diagnoses",
+        "A diagnosis looks for one thing that can be wrong with a model, its data or its training. "
+        "A finding says what is wrong, with evidence and what to do first. [](../diagnoses.md) says "
+        "how findings are ordered.",
+    ),
     "remedy": (
         "Remedies",
         "A remedy changes training. At zero strength it is exactly plain training, so that a "

@@ -25,6 +25,7 @@ NEEDS = {
     "initial": "the weights before training",
     "classification": "a classification task",
     "gradients": "gradients",
+    "history": "the training curves",
 }
 CHANGES = {
     "sample-order": "reordering the samples",
@@ -103,6 +104,7 @@ def _facts(entry, code):
     kinds = {
         "measure": _measured,
         "bound": _measured,
+        "diagnosis": _diagnosed,
         "remedy": _treated,
         "study": _studied,
         "dataset": data_sets.facts,
@@ -120,6 +122,17 @@ def _measured(cls):
         ("Unchanged by", ", ".join(kept) or "—"),
         ("Changed by", ", ".join(others) or "—"),
         ("Cost", cls.cost),
+    ]
+
+
+def _diagnosed(cls):
+    needs = [NEEDS[need] for need in sorted(cls.needs)]
+    return [
+        ("Needs", ", ".join(needs) or "only the model and training data"),
+        ("Test", "an exact check" if cls.exact else "a p-value, corrected for all tests"),
+        ("Stage", cls.stage),
+        ("Explains", ", ".join(f"`{name}`" for name in sorted(cls.explains)) or "—"),
+        ("Can be planted in", ", ".join(cls.kinds)),
     ]
 
 
@@ -174,6 +187,7 @@ def spec_use(cls):
         "measure": "result = {made}(subject)\nprint(result)",
         "bound": "result = {made}(subject)\nprint(result, result.valid, result.vacuous)\n\n"
         "{made}.evaluate({numbers})",
+        "diagnosis": "finding = {made}(subject)\nprint(finding)  # None if it is not there",
         "remedy": "fitted = mindgap.fit(recipe, [{made}], seed=0)",
         "study": 'swept = mindgap.sweep({made}.tiny(), store="runs.sqlite")\nprint(swept.table)',
     }

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, number, require, validated
+from mindgap.core import InputError, number, validated
 
 Numbers = Sequence[float] | Tensor
 Matrix = Sequence[Sequence[float]] | Tensor
@@ -109,11 +109,12 @@ def bateman_system(
 
     if not number("tolerance", tolerance) > 0:
         raise InputError(f"tolerance must be above 0, got {tolerance}. 1e-8 is usual.")
-    solver = require("scipy.integrate", "neighbors")
+    from scipy.integrate import solve_ivp  # slow to import
+
     begin = rows[:, :-1].flatten().numpy()
     # scipy bounds the root mean square over all numbers: tighter by their root bounds each of them
     least = tolerance / max(1.0, len(begin) ** 0.5)
-    found = solver.solve_ivp(
+    found = solve_ivp(
         change, (0.0, 1.0), begin, method="DOP853", rtol=max(least, 1e-12), atol=least
     )
     if not found.success:

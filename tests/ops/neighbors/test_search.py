@@ -173,10 +173,8 @@ def test_bad_features() -> None:
 def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     from mindgap.ops.neighbors import search
 
-    monkeypatch.setattr(search.backends, "tree_installed", lambda: False)
     monkeypatch.setattr(search.backends, "faiss_installed", lambda: False)
-    assert chosen(10**7, 3) == chosen(10**7, 64) == "exact"
-    monkeypatch.setattr(search.backends, "tree_installed", lambda: True)
+    assert (chosen(10**7, 3), chosen(10**7, 64)) == ("tree", "exact")
     monkeypatch.setattr(search.backends, "faiss_installed", lambda: True)
     assert (chosen(10**7, 3), chosen(10**7, 64), chosen(1000, 64)) == (
         "tree",

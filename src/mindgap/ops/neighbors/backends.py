@@ -18,7 +18,6 @@ from mindgap.ops.neighbors.scores import Near, joined, kept, kth_square
 
 TRIES = 3  # queries of the tree, each for four times as many candidates
 QUERIES = 4096  # rows that the index is asked for at once
-PACKAGES = {"tree": "scipy.spatial", "approximate": "faiss"}  # that a method needs
 SAMPLE = 1024  # points whose exact neighbors the recall is measured on
 
 
@@ -30,13 +29,8 @@ def check_installed(method: str) -> None:
 
     >>> check_installed("exact")
     """
-    if method in PACKAGES:
-        require(PACKAGES[method], "neighbors")
-
-
-def tree_installed() -> bool:
-    """Check whether scipy, which has the tree, is installed."""
-    return importlib.util.find_spec("scipy") is not None
+    if method == "approximate":
+        require("faiss", "neighbors")
 
 
 def tree_blocks(points: Points, rows: Tensor, k: int, memory: int) -> Iterator[Near]:
@@ -45,8 +39,10 @@ def tree_blocks(points: Points, rows: Tensor, k: int, memory: int) -> Iterator[N
     A row whose ties may extend beyond its candidates asks for more of them. After ``TRIES`` queries
     the exact search takes over.
     """
+    from scipy.spatial import cKDTree  # slow to import
+
     coordinates = points.centered(points.rows).numpy()
-    tree = require("scipy.spatial", "neighbors").cKDTree(coordinates)
+    tree = cKDTree(coordinates)
     wide = min(k + max(4, k // 4), len(points))
     for _ in range(TRIES):
         left, size = [rows[:0]], max(1, memory // (16 * wide * points.rows.shape[1]))

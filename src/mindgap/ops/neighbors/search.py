@@ -158,7 +158,7 @@ def chosen(count: int, dimension: int) -> Method:
     >>> chosen(50_000, 64)
     'exact'
     """
-    if dimension <= TREE_DIMENSION and backends.tree_installed():
+    if dimension <= TREE_DIMENSION:
         return "tree"
     return "approximate" if count > APPROXIMATE_SIZE and backends.faiss_installed() else "exact"
 
