@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 import torch
 from timing import alone, timed, write
@@ -66,6 +67,8 @@ def main() -> None:
         print(f"     {one.name:28} {one.seconds:.2f} s")
     if arguments.json:
         write(arguments.json, [row])
+    if cpu > WANTED:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

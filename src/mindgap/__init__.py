@@ -24,6 +24,7 @@ lazy(
         "diagnoses": "",
         "diagnoses.diagnose": "diagnose",
         "integrations": "",
+        "jobs.compare": "compare",
         "jobs.examine": "examine",
         "jobs.explain": "explain",
         "jobs.head.choose": "choose_head retrain_head",

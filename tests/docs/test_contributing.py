@@ -19,6 +19,7 @@ FILES = dict(
 FAMILIES = {
     "mean-confidence": "measure",
     "empirical-bernstein": "bound",
+    "frozen-input": "diagnosis",
     "gradient-centralization": "remedy",
     "width-gap": "study",
     "checkerboard": "dataset",
@@ -104,7 +105,7 @@ def test_the_commands_of_the_page(environment: dict[str, str], tmp_path: Path) -
     assert "mean-confidence" in shown["train"]
     assert "Width against generalization gap" in shown["run"]
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
-    for part in ("checkerboard", "mean-confidence", "empirical-bernstein"):
+    for part in ("checkerboard", "mean-confidence", "empirical-bernstein", "Frozen input"):
         assert part in report
     assert "Confidence on the training data" in report, "the chart of the measure"
 
@@ -115,7 +116,8 @@ def test_all_are_listed_in_their_family_and_explained(
     lists = [["list", "--family", family, "--names"] for family in FAMILIES.values()]
     explains = [["explain", name] for name in FAMILIES]
     printed = mindgap(environment, tmp_path, [*lists, *explains])
-    for name, listed, explained in zip(FAMILIES, printed[:5], printed[5:], strict=True):
+    count = len(FAMILIES)
+    for name, listed, explained in zip(FAMILIES, printed[:count], printed[count:], strict=True):
         assert set(FAMILIES) & set(listed.split()) == {name}
         assert f"my_additions.{name.replace('-', '_')}." in explained
 

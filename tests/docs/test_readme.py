@@ -47,7 +47,7 @@ def test_the_readme_runs_as_printed(snippets: ModuleType) -> None:
     printed = snippets.outputs(f"```python\n{YOURS}```\n{model_file}\n{shown}")
     assert len(printed) == 4
     report, commands = printed[2:]
-    assert "wrong on its training data" in report
+    assert "The gap between test and training error" in report
     assert "binomial-tail" in commands
     assert "Batch size against generalization gap" in commands
 

@@ -40,7 +40,10 @@ def below(printed: list[tuple[str, str]], part: str) -> str:
 def check_the_three_ways_in(printed: list[tuple[str, str]]) -> None:
     ways = ("print(report)", "mindgap examine", "mindgap train")
     assert all("binomial-tail" in below(printed, way) for way in ways)
-    assert all("unseen data" in below(printed, way) for way in (*ways, "mindgap.examine(fitted)"))
+    assert all("The gap between test and training error" in below(printed, way) for way in ways)
+    assert below(printed, "mindgap.examine(fitted)").rstrip().endswith(".")
+    assert "samples to look at" in below(printed, "save_suspects")
+    assert "McNemar's exact test" in below(printed, "--compare")
 
 
 def check_the_remedies(printed: list[tuple[str, str]]) -> None:

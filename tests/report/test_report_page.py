@@ -6,7 +6,7 @@ import pytest
 from charts import PIXEL
 
 from mindgap import examine
-from mindgap.core import Bar, Estimate, Gallery, Measure, Sample, Series, Surface
+from mindgap.core import Bar, Estimate, Finding, Gallery, Measure, Sample, Series, Surface
 from mindgap.core.spec import REGISTRY
 from mindgap.report import Report
 from mindgap.report.html import library
@@ -42,6 +42,13 @@ def page(report, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def findings(found, tmp_path_factory):
+    """The body of a page with findings."""
+    path = found.save(tmp_path_factory.mktemp("page") / "found.html")
+    return path.read_text(encoding="utf-8").replace(library(), "")
+
+
+@pytest.fixture(scope="module")
 def body(page):
     """The page without Plotly's own five megabytes."""
     return page.replace(library(), "")
@@ -49,7 +56,7 @@ def body(page):
 
 def test_sections_come_in_order_and_the_contents_point_to_them(body, report):
     reader = Reader(body)
-    order = ["verdict", "gap", "curves", "bounds", "measures", "margin", "training-loss"]
+    order = ["verdict", "checks", "gap", "curves", "bounds", "measures", "margin", "training-loss"]
     order += ["worst-class-error", "hardest-samples", "local-label-variance", "further"]
     order += ["provenance"]
     assert [name for name in reader.ids if name in order] == order
@@ -102,10 +109,56 @@ def test_the_page_can_be_read_without_eyes(body, report):
     ]
     assert len(reader.images) == len(looked_at) == 12
     assert all(image["alt"] for image in reader.images)
-    assert body.count("<caption>") == body.count("<table>") == 2
+    assert body.count("<caption>") == body.count("<table") == 3
     assert len(
         re.findall(r'class="plot" id="[^"]+" role="img" aria-label="[^"]+"', body)
     ) == body.count('class="plot"')
+
+
+def test_findings_are_cards_in_order(findings, found):
+    reader = Reader(findings)
+    cards = [name for name in reader.ids if name.startswith("finding-")]
+    names = ["wrong-labels", "input-shift", "dead-units", "over-fitting"]
+    assert cards == [f"finding-{name}" for name in names]
+    assert reader.ids.index("verdict") < reader.ids.index(cards[0]) < reader.ids.index("checks")
+    explained = findings.partition("<h3>Explained by the above</h3>")[2]
+    assert "The gap is large." in explained.partition("</dl>")[0]
+    assert "Follows from: Wrong labels." in explained
+    assert findings.count("An independent predictor disagrees") == 1, "the verdict says it"
+    assert "8\xa0% … 12\xa0%" in findings
+    assert "more than 99.9\xa0%" in findings
+    assert "Wrong labels by class" in findings
+    assert "… 22 more, all in the CSV" in findings
+    assert len(reader.ids) == len(set(reader.ids))
+
+
+def test_findings_cannot_break_out(findings):
+    assert "<script>alert" not in findings
+    assert findings.count("<script") == findings.count("</script>")
+    assert findings.count("&lt;script&gt;alert(1)") >= 5
+
+
+def test_code_is_in_a_box_of_its_own(findings):
+    boxes = re.findall(
+        r'<div class="paste"><pre[^>]*><code>(.*?)</code></pre></div>', findings, re.S
+    )
+    assert len(boxes) == 1, "the verdict has it, so its card does not"
+    assert boxes[0].count("\n") == 1
+
+
+def test_what_was_checked_is_folded(findings):
+    section = findings.partition('<section id="checks">')[2].partition("</section>")[0]
+    assert "<details>" in section
+    assert "6 checks: 4 found something, 1 found nothing, 1 did not apply." in section
+    assert "needs the training history" in section
+    assert "10 ms" in section
+
+
+def test_nothing_is_guaranteed_below_a_leak(found, tmp_path):
+    assert "Guaranteed below" in found.save(tmp_path / "a.html").read_text(encoding="utf-8")
+    leak = Finding(name="leaked-samples", sentence="All are known.", severity="wrong")
+    leaky = dataclasses.replace(found, findings=(leak,))
+    assert "Guaranteed below" not in leaky.save(tmp_path / "b.html").read_text(encoding="utf-8")
 
 
 def test_a_saved_report_gives_the_same_page(page, report, tmp_path):

@@ -18,7 +18,7 @@ from mindgap.report import wording
 from mindgap.report.pages.certificate import certificate_html
 from mindgap.report.parts import Card, Facts
 from mindgap.report.text import bound_row
-from mindgap.report.verdict.verdict import bound
+from mindgap.report.verdict.verdict import guarantee
 
 VALUE = 0.131012
 FACTS = Facts(
@@ -95,13 +95,13 @@ def card(value: float, **changes: Any) -> Card:
 
 
 def test_the_verdict_rounds_a_guarantee_up() -> None:
-    told = bound(FACTS, [card(0.1319)]).replace(numbers.SPACE, " ")
+    told = guarantee(FACTS, [card(0.1319)]).replace(numbers.SPACE, " ")
     assert "is below 13.2 %" in told
     assert "95 % confidence" in told
 
 
 def test_the_verdict_says_whom_it_guarantees() -> None:
-    told = bound(FACTS, [card(0.1319, shared=0.05)])
+    told = guarantee(FACTS, [card(0.1319, shared=0.05)])
     assert "unseen data that are not in the training data" in told
 
 

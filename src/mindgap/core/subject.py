@@ -44,6 +44,8 @@ class Subject:
         name: The title of reports; the class of the model if empty.
         classes: The names of the classes, in the order of their numbers.
         history: One dict per epoch, as :func:`mindgap.fit` returns it.
+        judged: How many models were compared on these test data, this one included. The best of
+            many owes a part of its lead to chance.
         batch_size: How many samples go through the model at once.
         check_determinism: Refuse a Dataset that reads differently twice.
 
@@ -68,6 +70,7 @@ class Subject:
         name: str = "",
         classes: tuple[str, ...] = (),
         history: tuple[Mapping[str, float], ...] = (),
+        judged: int = 1,
         batch_size: int = 512,
         check_determinism: bool = True,
     ) -> None:
@@ -81,7 +84,7 @@ class Subject:
             classes,
             tuple(history),
         )
-        self.batch_size = integer("batch_size", batch_size)
+        self.batch_size, self.judged = integer("batch_size", batch_size), integer("judged", judged)
         self._cache: dict[Hashable, tuple[Hashable, Any]] = {}
         self.task: Task = task or self.loss.task or _task_of(self.train)
         if check_determinism:

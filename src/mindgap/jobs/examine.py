@@ -1,14 +1,16 @@
-"""examine: measure a subject with all that the catalog holds, and report."""
+"""examine: measure a subject with all that the catalog holds, look for what is wrong, and report."""
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mindgap.core import (
+    Diagnosis,
     InputError,
     Measure,
     MindgapError,
+    NotFiniteError,
     Progress,
     Result,
     Subject,
@@ -16,12 +18,15 @@ from mindgap.core import (
     find,
     validated,
 )
+from mindgap.diagnoses.diagnose import Checked, Diagnosed, diagnose
+from mindgap.diagnoses.not_finite import NotFinite
 from mindgap.measures.basic.gap import Gap
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap
 from mindgap.report.report import Report, build
 from mindgap.training.fitted import Fitted
 
 Chosen = str | Iterable[str | Measure]
+Checks = str | Iterable[str | Diagnosis]
 
 
 @validated
@@ -30,21 +35,23 @@ def examine(
     *,
     measures: Chosen | None = None,
     bounds: Chosen | None = None,
+    diagnoses: Checks | None = None,
     thorough: bool = False,
     delta: float = 0.05,
     hardest: int = 24,
     seed: int = 0,
     progress: bool = False,
 ) -> Report:
-    """Measure a trained model and say how much it will lose on unseen data, and why.
+    """Measure a trained model, and say what is wrong with it and how well it does on unseen data.
 
-    A measure that fails does not cost the others: it is reported with the reason. Ctrl-C ends the
-    measuring and keeps what is done.
+    A measure or a check that fails does not cost the others: it is reported with the reason. Ctrl-C
+    ends the measuring and keeps what is done.
 
     Args:
         subject: A model with its loss and data, or what ``fit`` returned.
         measures: Names or instances of measures; by default all but the expensive ones.
         bounds: Names or instances of bounds; by default all but the expensive ones.
+        diagnoses: Names or instances of diagnoses; by default all.
         thorough: Add what is expensive to compute.
         delta: The probability with which a bound, or an interval, may fail.
         hardest: The number of samples to show in each gallery.
@@ -62,26 +69,40 @@ def examine(
     ['Gap', 'Training loss']
     """
     started = time.perf_counter()
-    stopped = subject.stopped if isinstance(subject, Fitted) else ""
+    stopped, in_use = (
+        (subject.stopped, subject.remedies) if isinstance(subject, Fitted) else ("", ())
+    )
     target = _checked(subject.subject() if isinstance(subject, Fitted) else subject, hardest)
-    settings = {"delta": delta, "level": 1 - delta, "seed": seed, "shown": hardest}
+    common = {"delta": delta, "level": 1 - delta, "seed": seed, "shown": hardest}
+    settings = {**common, "hypotheses": target.judged}
     specs = [
-        *_chosen("measure", measures, thorough, settings),
-        *_chosen("bound", bounds, thorough, settings),
+        *chosen("measure", measures, thorough, settings),
+        *chosen("bound", bounds, thorough, settings),
     ]
-    results = list(_measured(specs, target, progress))
-    found = {result.name: result for result in reversed(results)}
-    told = {"delta": delta, "seed": seed, "thorough": thorough}
+    checks = _checks(diagnoses, {**common, "stopped": stopped})
+    finite = _is_finite(target)
+    if not finite and not any(isinstance(check, NotFinite) for check in checks):
+        checks.append(NotFinite())  # the verdict must name the layer, whatever was chosen
+    with Progress(len(specs) + len(checks), unit="check", shown=progress) as bar:
+        results = list(_measured(specs, target, bar, "" if finite else UNKNOWN))
+        found = {result.name: result for result in reversed(results)}
+        diagnosed = _diagnosed(checks, target, found, in_use)
+        bar.advance(by=len(checks))
     report = build(
         target,
         list(zip(specs, results, strict=True)),
-        # The verdict rests on these two, so they are measured even if nobody asked for them.
-        gap=found.get(Gap.name) or Gap(level=1 - delta)(target),
+        # Every report tells these two, so they are measured even if nobody asked for them.
+        gap=found.get(Gap.name) or _tried(Gap(level=1 - delta), target),
         overlap=found.get(TrainTestOverlap.name) or TrainTestOverlap(shown=0)(target),
+        diagnosed=diagnosed,
         stopped=stopped,
-        settings=told,
+        settings={"delta": delta, "seed": seed, "thorough": thorough},
     )
     return report.with_settings(seconds=time.perf_counter() - started)
+
+
+UNKNOWN = "needs finite weights and outputs"
+INTERRUPTED, NOT_REACHED = "interrupted", "not reached: interrupted"
 
 
 def _checked(subject: Any, hardest: int) -> Subject:
@@ -94,16 +115,34 @@ def _checked(subject: Any, hardest: int) -> Subject:
         raise InputError(
             f"hardest must be at least 0, got {hardest}. Pass the number of samples to show."
         )
-    # What is wrong with the data is wrong for every measure, so it is said at once.
-    subject.losses("train")
-    if subject.test is not None:
-        subject.losses("test")
     return subject
 
 
-def _chosen(
+def _is_finite(subject: Subject) -> bool:
+    """Tell whether weights and outputs are numbers; what else is wrong with the data raises.
+
+    It would be wrong for every measure, so it is said at once.
+    """
+    try:
+        subject.losses("train")
+        if subject.test is not None:
+            subject.losses("test")
+    except NotFiniteError:
+        return False
+    return True
+
+
+def chosen(
     family: str, wanted: Chosen | None, thorough: bool, settings: dict[str, Any]
 ) -> Iterator[Measure]:
+    """Yield measures or bounds that were asked for.
+
+    Args:
+        family: ``"measure"`` or ``"bound"``.
+        wanted: Names or instances; None for all in the catalog.
+        thorough: Whether all includes what is expensive.
+        settings: Values for the fields of those that are given by name.
+    """
     if wanted is None:
         known = [cls for cls in catalog(family).values() if issubclass(cls, Measure)]
         yield from (
@@ -115,27 +154,59 @@ def _chosen(
         yield found if isinstance(found, Measure) else _instance(found, settings)
 
 
-def _instance(cls: Any, settings: dict[str, Any]) -> Measure:
+def _checks(wanted: Checks | None, settings: dict[str, Any]) -> list[Diagnosis]:
+    named = catalog("diagnosis") if wanted is None else wanted
+    found = [
+        find(item, "diagnosis") if isinstance(item, str) else item
+        for item in ([named] if isinstance(named, str) else named)
+    ]
+    return [item if isinstance(item, Diagnosis) else _instance(item, settings) for item in found]
+
+
+def _instance(cls: Any, settings: dict[str, Any]) -> Any:
     """Return a spec with its defaults, except for the settings that it has a field for."""
     names = {field.name for field in dataclasses.fields(cls)}
-    made: Measure = cls(**{name: value for name, value in settings.items() if name in names})
-    return made
+    return cls(**{name: value for name, value in settings.items() if name in names})
 
 
-def _measured(specs: Sequence[Measure], subject: Subject, progress: bool) -> Iterator[Result]:
+def _diagnosed(
+    checks: Sequence[Diagnosis],
+    subject: Subject,
+    results: Mapping[str, Result],
+    in_use: Sequence[str],
+) -> Diagnosed:
+    if any(result.reason == INTERRUPTED for result in results.values()):
+        return _interrupted(checks, NOT_REACHED)
+    try:
+        return diagnose(subject, results, diagnoses=checks, in_use=in_use)
+    except KeyboardInterrupt:
+        return _interrupted(checks, INTERRUPTED)
+
+
+def _interrupted(checks: Sequence[Diagnosis], reason: str) -> Diagnosed:
+    rows = [(check.name, check.words().summary) for check in checks]
+    return Diagnosed(
+        findings=(),
+        checked=tuple(
+            Checked(name=name, summary=summary, outcome="failed", reason=reason)
+            for name, summary in rows
+        ),
+    )
+
+
+def _measured(
+    specs: Sequence[Measure], subject: Subject, bar: Progress, unknown: str
+) -> Iterator[Result]:
+    """Measure one after the other; none if a reason is given why all are unknown."""
     interrupted = False
-    with Progress(len(specs), unit="measure", shown=progress) as bar:
-        for spec in specs:
-            try:
-                yield (
-                    _undefined(spec, "not reached: interrupted")
-                    if interrupted
-                    else _tried(spec, subject)
-                )
-            except KeyboardInterrupt:
-                interrupted = True
-                yield _undefined(spec, "interrupted")
-            bar.advance()
+    for spec in specs:
+        try:
+            reason = NOT_REACHED if interrupted else unknown
+            yield _undefined(spec, reason) if reason else _tried(spec, subject)
+        except KeyboardInterrupt:
+            interrupted = True
+            yield _undefined(spec, INTERRUPTED)
+        bar.advance()
 
 
 def _tried(spec: Measure, subject: Subject) -> Result:

@@ -21,6 +21,8 @@ from mindgap.report import text as terminal
 from mindgap.report import wording
 from mindgap.report.draw import draw_all
 from mindgap.report.sections import bounds_charts, training_charts
+from mindgap.report.verdict import findings
+from mindgap.report.verdict.verdict import guaranteeing
 
 if TYPE_CHECKING:
     from mindgap.report.report import Report
@@ -118,6 +120,12 @@ def report_page(report: Report) -> str:
     return render(
         "report.html",
         report=report,
+        found=[
+            (told, draw_all(told.finding.charts, f"finding-{told.finding.name}"))
+            for told in findings.told(report.findings, report.checked)
+        ],
+        checks=[(findings.title_of(row.name, report.checked), row) for row in report.checked],
+        checked=findings.summary(report.checked),
         gap_charts=draw_all(report.gap.charts, "gap"),
         curves=draw_all(training_charts(report.curves, report.facts), "curve"),
         bound_charts=draw_all(bounds_charts(report.bounds), "bound"),
@@ -130,7 +138,7 @@ def report_page(report: Report) -> str:
         defined=[card for card in report.measures if card.defined],
         undefined=[card for card in report.cards if not card.defined],
         bounds=bounds,
-        tightest=next((card for card in bounds if card.guarantees_model), None),
+        tightest=next(iter(guaranteeing(bounds, report.findings)), None),
     )
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from mindgap.core import Cost, Direction, Result
+from mindgap.core import Advice, Cost, Direction, Result
 
 Tone = Literal["good", "warn", "bad", "neutral"]
 
@@ -14,8 +14,7 @@ class Facts:
 
     ``baseline`` is the training error of the best constant prediction: the majority class, or the
     mean target. ``overlap`` is the share of test samples that also appear in the training data. In
-    a regression the error is the loss. ``unstable`` says why the model's output is not a function
-    of the sample alone; it is empty if it is.
+    a regression the error is the loss. What a model without finite outputs leaves unknown is NaN.
     """
 
     name: str
@@ -32,7 +31,6 @@ class Facts:
     overlap: float = 0.0
     initial: bool = False
     stopped: str = ""
-    unstable: str = ""
 
     @property
     def rate(self) -> bool:
@@ -51,16 +49,11 @@ class Facts:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Advice:
-    """Something to try; ``remedy`` is the name of a remedy in the catalog, or empty."""
-
-    text: str
-    remedy: str = ""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The report in words: one headline, a few sentences, and what to try next."""
+    """The report in words: one headline, a few sentences, and what to do.
+
+    ``kind`` is the name of the finding that the verdict is about, or what is said without one.
+    """
 
     kind: str
     label: str

@@ -15,11 +15,22 @@ from typing import Any, Self, TypeVar
 import torch
 
 from mindgap._version import __version__
-from mindgap.core import InputError, Measure, Result, Subject, plain, unknown_name, write_whole
+from mindgap.core import (
+    Finding,
+    InputError,
+    Measure,
+    Result,
+    Subject,
+    plain,
+    unknown_name,
+    write_whole,
+)
 from mindgap.core.plain import check_types, fields_of, parsed
+from mindgap.diagnoses.diagnose import Checked, Diagnosed
 from mindgap.report import text as terminal
 from mindgap.report import wording
 from mindgap.report.parts import Card, Facts, Verdict
+from mindgap.report.verdict import findings as told
 from mindgap.report.verdict.facts import facts_of
 from mindgap.report.verdict.verdict import judge
 
@@ -43,6 +54,9 @@ def _value(hint: Any, item: Any) -> Any:
         return {key: _value(arguments[1], part) for key, part in item.items()}
     if hint is Result:
         return Result.from_dict(item)
+    if hint is Finding:
+        known = {field.name for field in dataclasses.fields(Finding)}
+        return Finding.from_dict({name: part for name, part in item.items() if name in known})
     if dataclasses.is_dataclass(hint):
         return decode(typing.cast("type", hint), item)
     return float(item) if hint is float else item
@@ -53,17 +67,20 @@ SCHEMA = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """The verdict, the facts, every result with its words and charts, and the training curves.
+    """The verdict, what was found, every result with its words and charts, and the curves.
 
     ``print(report)`` gives tables, a notebook shows it with its charts, and ``report.save`` writes
-    a page that needs nothing else. ``report["gap"]`` is one result.
+    a page that needs nothing else. ``report["gap"]`` is one result, ``report.findings[0]`` what is
+    wrong, and ``report.suspects`` all samples to look at.
 
     Args:
         title: What was examined.
         created: When, in ISO 8601.
-        verdict: A headline, the sentences that support it, and what to try next.
+        verdict: A headline, the sentences that support it, and what to do.
         facts: Sizes, errors and the baseline.
         gap: The generalization gap.
+        findings: What diagnoses found, what explains the failure first.
+        checked: What each diagnosis was good for.
         cards: Results of measures and bounds, each with the words of its spec.
         curves: One record per epoch of training.
         provenance: Versions and settings.
@@ -82,6 +99,8 @@ class Report:
     verdict: Verdict
     facts: Facts
     gap: Result
+    findings: tuple[Finding, ...] = ()
+    checked: tuple[Checked, ...] = ()
     cards: tuple[Card, ...] = ()
     curves: tuple[Mapping[str, float], ...] = ()
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -95,6 +114,11 @@ class Report:
     def bounds(self) -> tuple[Card, ...]:
         """The cards of the bounds."""
         return tuple(card for card in self.cards if card.result.family == "bound")
+
+    @property
+    def suspects(self) -> list[dict[str, Any]]:
+        """All samples to look at: the finding, the split, the place in it, and what is known."""
+        return told.suspect_rows(self.findings)
 
     def __getitem__(self, name: str) -> Result:
         found = {card.result.name: card.result for card in reversed(self.cards)}
@@ -176,6 +200,17 @@ class Report:
             )
         return write_whole(path, writers[suffix](self))
 
+    def save_suspects(self, path: str | os.PathLike[str]) -> Path:
+        """Write all samples to look at as CSV, whole or not at all.
+
+        Args:
+            path: Where to.
+
+        Returns:
+            The path of the file.
+        """
+        return write_whole(path, told.suspects_csv(self.suspects))
+
 
 def _page(report: Report) -> str:
     # Pages, templates and the plotting library are imported when a page is saved.
@@ -200,6 +235,7 @@ def build(
     *,
     gap: Result,
     overlap: Result,
+    diagnosed: Diagnosed | None = None,
     stopped: str = "",
     settings: Mapping[str, Any] | None = None,
 ) -> Report:
@@ -208,19 +244,24 @@ def build(
     Args:
         subject: What was measured.
         outcomes: Measures and bounds with their results.
-        gap: The generalization gap, on which the verdict rests.
-        overlap: The share of test samples that are training samples, which may void it.
+        gap: The generalization gap.
+        overlap: The share of test samples that are training samples.
+        diagnosed: What diagnoses found, on which the verdict rests.
         stopped: Why training ended before its time.
         settings: What to print as settings.
     """
     cards = tuple(_card(measure, result) for measure, result in outcomes)
     facts = facts_of(subject, overlap.value or 0.0, stopped)
+    found, checked = (diagnosed.findings, diagnosed.checked) if diagnosed else ((), ())
+    findings = tuple(Finding.from_dict(finding.to_dict()) for finding in found)
     return Report(
         title=subject.name,
         created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        verdict=judge(facts, gap, cards, subject.history),
+        verdict=judge(facts, gap, cards, findings, checked),
         facts=facts,
         gap=_as_saved(gap),
+        findings=findings,
+        checked=checked,
         cards=cards,
         curves=tuple(
             {name: float(value) for name, value in row.items()} for row in subject.history

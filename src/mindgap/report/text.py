@@ -7,9 +7,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mindgap.core import Chart, Gallery
+from mindgap.core import Advice, Chart, Gallery
 from mindgap.report import wording
-from mindgap.report.parts import Card
+from mindgap.report.parts import Card, Verdict
+from mindgap.report.verdict import findings
+from mindgap.report.verdict.findings import Told
 
 if TYPE_CHECKING:
     from mindgap.report.report import Report
@@ -18,12 +20,13 @@ WIDEST, NARROWEST = 100, 50
 
 
 def text(report: Report, width: int | None = None) -> str:
-    """Write the verdict, the tables, the samples to look at, and what was not measured."""
-    columns = shutil.get_terminal_size((WIDEST, 24)).columns if width is None else width
-    room = min(max(columns, NARROWEST), WIDEST)
+    """Write the verdict, what was found, the tables, the samples, and what was not measured."""
+    room = room_of(width)
     blocks = [
         [report.title, "═" * min(len(report.title), room)],
-        verdict(report, room),
+        verdict(report.verdict, room),
+        *_found(report, room),
+        _wrapped(findings.summary(report.checked), room),
         table(MEASURE_HEAD, [measure_row(card) for card in report.measures if card.defined], room),
         table(BOUND_HEAD, [bound_row(card) for card in tightest_first(report.bounds)], room),
         *(str(chart).splitlines() for chart in _terminal_charts(report)),
@@ -33,23 +36,76 @@ def text(report: Report, width: int | None = None) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def verdict(report: Report, room: int) -> list[str]:
-    """Return the headline, the sentences and the suggestions."""
-    verdict = report.verdict
-    lines = textwrap.wrap(f"{verdict.label.upper()}. {verdict.headline}", room)
-    for sentence in verdict.sentences:
+def room_of(width: int | None) -> int:
+    """Return how many characters a line may have, in the terminal if no width is given."""
+    columns = shutil.get_terminal_size((WIDEST, 24)).columns if width is None else width
+    return min(max(columns, NARROWEST), WIDEST)
+
+
+def verdict(told: Verdict, room: int) -> list[str]:
+    """Return the headline, the sentences and what to do."""
+    lines = _wrapped(f"{told.label.upper()}. {told.headline}", room)
+    for sentence in told.sentences:
         lines += _item(sentence, "·", room)
-    if verdict.advice:
-        lines += ["", "What to try next (verify with the same seeds):"]
-    for advice in verdict.advice:
-        lines += _item(
-            f"{advice.remedy}: {advice.text}" if advice.remedy else advice.text, "→", room
-        )
-    return lines
+    return [*lines, *_advice(told.advice, room)]
+
+
+TO_DO = "What to do:"
+VERIFY = "Verify a remedy with the same seeds, with and without it."
+
+
+def _advice(advice: Sequence[Advice], room: int) -> list[str]:
+    """Return what to do; lines of code are not broken, so that they can be pasted."""
+    lines = ["", TO_DO] if advice else []
+    for one in advice:
+        lines += _item(f"{one.remedy}: {one.text}" if one.remedy else one.text, "→", room)
+        lines += [f"      {line}".rstrip() for line in one.code.splitlines()]
+    return lines + (_item(VERIFY, "·", room) if any(one.remedy for one in advice) else [])
+
+
+def _found(report: Report, room: int) -> list[list[str]]:
+    """Return one block per finding; that of the verdict has its words above."""
+    told = findings.told(report.findings, report.checked)
+    blocks, explained = list[list[str]](), list[str]()
+    for one in told:
+        if one.explained_by:
+            words = f"{one.title}: {one.finding.sentence} Follows from: {one.explained_by}."
+            explained += _item(words, "·", room)
+            continue
+        said = one.finding.name == report.verdict.kind
+        blocks += [*([] if said else [_words(one, room)]), _proof(one, room)]
+    return [*blocks, ["Explained by the above:", *explained] if explained else []]
+
+
+def _words(told: Told, room: int) -> list[str]:
+    finding = told.finding
+    lines = _wrapped(f"{finding.severity.upper()}. {told.title}. {finding.sentence}", room)
+    for sentence in finding.sentences:
+        lines += _item(sentence, "·", room)
+    return [*lines, *_advice(finding.advice, room)]
+
+
+def _proof(told: Told, room: int) -> list[str]:
+    """Return the evidence, how sure it is, and the samples to look at."""
+    # A number must not be cut because its name is long.
+    lines = table(told.head, [(_cut(row[0], room // 2), *row[1:]) for row in told.evidence], room)
+    lines += _item(f"How sure: {told.sureness}.", "·", room)
+    if told.rows:
+        lines += ["", f"{told.samples}:", *table(told.columns, told.rows, room)]
+        lines += [told.rest] if told.rest else []
+    charts = [chart for chart in told.finding.charts if chart.terminal]
+    return lines + [line for chart in charts for line in str(chart).splitlines()]
 
 
 def _item(sentence: str, mark: str, room: int) -> list[str]:
-    return textwrap.wrap(sentence, room, initial_indent=f"  {mark} ", subsequent_indent="    ")
+    return _wrapped(sentence, room, f"  {mark} ", "    ")
+
+
+def _wrapped(words: str, room: int, first: str = "", later: str = "") -> list[str]:
+    """Break lines, but not inside of words such as over-fitting."""
+    return textwrap.wrap(
+        words, room, initial_indent=first, subsequent_indent=later, break_on_hyphens=False
+    )
 
 
 MEASURE_HEAD = ("measure", "value", "interval", "better", "status")
@@ -133,7 +189,7 @@ def gallery(title: str, chart: Gallery, room: int) -> list[str]:
     left = len(chart.samples) - FEW
     more = [f"… {left} more"] if left > 0 else []
     head, rows = gallery_table(chart)
-    return [*textwrap.wrap(f"{title}: {chart.title}", room), *table(head, rows, room), *more]
+    return [*_wrapped(f"{title}: {chart.title}", room), *table(head, rows, room), *more]
 
 
 def gallery_table(chart: Gallery) -> tuple[list[str], list[list[str]]]:
@@ -153,8 +209,12 @@ def gallery_table(chart: Gallery) -> tuple[list[str], list[list[str]]]:
 
 
 def missing(report: Report) -> list[tuple[str, str]]:
-    """Return what has no value here, by name, with the reason."""
-    return [(card.result.name, card.result.reason) for card in report.cards if not card.defined]
+    """Return what has no value here, with the reason; what has the same reason is told at once."""
+    names: dict[str, list[str]] = {}
+    for card in report.cards:
+        if not card.defined:
+            names.setdefault(card.result.reason, []).append(card.result.name)
+    return [(", ".join(several), reason) for reason, several in names.items()]
 
 
 def undefined(found: Sequence[tuple[str, str]], room: int) -> list[str]:

@@ -7,7 +7,14 @@ from mindgap.core import Interval, Result
 from mindgap.core.chart.numbers import SPACE as SPACE
 from mindgap.core.chart.numbers import at_least as at_least
 from mindgap.core.chart.numbers import at_most as at_most
-from mindgap.core.chart.numbers import decimals, hundredfold, round_down, round_up, rounded_down
+from mindgap.core.chart.numbers import (
+    decimals,
+    hundredfold,
+    known,
+    round_down,
+    round_up,
+    rounded_down,
+)
 from mindgap.core.chart.numbers import number as number
 from mindgap.core.chart.numbers import percent as percent
 from mindgap.core.chart.numbers import rounded_up as rounded_up
@@ -41,14 +48,16 @@ def title(name: str, text: str = "") -> str:
     return " ".join([head, *(spelled.get(word, word) for word in rest)])
 
 
-def error(facts: Facts, value: float) -> str:
+def error(facts: Facts, value: float | None) -> str:
     """Return an error as this task counts it: percent of wrong answers, or the loss."""
-    return percent(value) if facts.rate else number(value)
+    return percent(value) if facts.rate and known(value) else number(value)
 
 
-def gap(facts: Facts, value: float, unit: str = "percentage points") -> str:
+def gap(facts: Facts, value: float | None, unit: str = "percentage points") -> str:
     """Return a difference of errors: percentage points, or loss."""
-    return f"{hundredfold(value, decimals(value))}{SPACE}{unit}" if facts.rate else number(value)
+    if not facts.rate or not known(value):
+        return number(value)
+    return f"{hundredfold(value, decimals(value))}{SPACE}{unit}"
 
 
 def ends(facts: Facts, interval: Interval, joint: str = "and") -> str:

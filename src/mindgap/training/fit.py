@@ -334,6 +334,7 @@ class Loop:
             seed=self.seed,
             epochs=self.epoch,
             stopped=self.stopped,
+            remedies=tuple(remedy.name for remedy in self.remedies),
         )
 
 

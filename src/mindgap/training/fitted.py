@@ -20,6 +20,7 @@ class Fitted:
         seed: The seed of the run.
         epochs: How many epochs are complete.
         stopped: Why training ended early; empty if all epochs ran.
+        remedies: The names of the remedies that were on.
     """
 
     model: nn.Module
@@ -29,6 +30,7 @@ class Fitted:
     seed: int
     epochs: int
     stopped: str = ""
+    remedies: tuple[str, ...] = ()
 
     @property
     def diverged(self) -> bool:

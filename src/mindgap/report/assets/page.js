@@ -39,6 +39,24 @@
       if (layout.scene) steer(plot, start);
     });
   }
+  // A page in a notebook's frame may not use the clipboard, but it may copy what is selected.
+  const copied = async (code) => {
+    try { await navigator.clipboard.writeText(code.textContent); return true; } catch {
+      getSelection().selectAllChildren(code);
+      return document.execCommand("copy");
+    }
+  };
+  for (const box of document.querySelectorAll(".paste")) {
+    const button = document.createElement("button");
+    button.className = "copy";
+    button.type = "button";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      button.textContent = (await copied(box.querySelector("code"))) ? "Copied" : "Press Ctrl+C";
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+    box.append(button);
+  }
   addEventListener("beforeprint", () => {
     for (const part of document.querySelectorAll("details")) part.open = true;
     for (const plot of plots) if (plot.classList.contains("js-plotly-plot")) Plotly.Plots.resize(plot);

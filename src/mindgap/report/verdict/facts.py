@@ -2,9 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from mindgap.core import Subject
+from mindgap.core import NotFiniteError, Subject
 from mindgap.core.bound import constant_error
 from mindgap.ops.models.parameters import count
 from mindgap.report.parts import Facts
@@ -19,6 +19,7 @@ def facts_of(subject: Subject, overlap: float = 0.0, stopped: str = "") -> Facts
         stopped: Why training ended before its time.
     """
     tested = subject.test is not None
+    loss, error = _unless_unknown(subject.mean_loss), _unless_unknown(subject.mean_error)
     return Facts(
         name=subject.name,
         task=subject.task,
@@ -26,16 +27,27 @@ def facts_of(subject: Subject, overlap: float = 0.0, stopped: str = "") -> Facts
         train_samples=len(subject.train),
         test_samples=len(subject.test) if subject.test is not None else 0,
         parameters=sum(count(subject.model).values()),
-        train_loss=subject.mean_loss("train"),
-        train_error=subject.mean_error("train"),
-        baseline=constant_error(subject),
-        test_loss=subject.mean_loss("test") if tested else None,
-        test_error=subject.mean_error("test") if tested else None,
+        train_loss=loss("train"),
+        train_error=error("train"),
+        baseline=_unless_unknown(constant_error)(subject),
+        test_loss=loss("test") if tested else None,
+        test_error=error("test") if tested else None,
         overlap=overlap,
         initial=subject.initial is not None,
         stopped=stopped,
-        unstable=subject.instability(),
     )
+
+
+def _unless_unknown(function: Callable[..., float]) -> Callable[..., float]:
+    """Return a function that gives NaN where weights or outputs are no numbers."""
+
+    def known(*arguments: object) -> float:
+        try:
+            return function(*arguments)
+        except NotFiniteError:
+            return math.nan
+
+    return known
 
 
 RISE = 0.05  # a loss wobbles by a few percent from epoch to epoch

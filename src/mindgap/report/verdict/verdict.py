@@ -1,55 +1,167 @@
-"""The verdict: a headline, the sentences that support it, and what to try next."""
+"""The verdict: the first finding, or that nothing wrong was found, with the gap and the guarantee."""
 
 import collections
 import math
 from collections.abc import Mapping, Sequence
 
-from mindgap.bounds.held_out import TOLERATED
-from mindgap.core import Result
+from mindgap.core import Advice, Finding, Interval, Result
+from mindgap.diagnoses.diagnose import Checked
 from mindgap.report import wording
-from mindgap.report.parts import Card, Facts, Verdict
-from mindgap.report.verdict.advice import advise
-from mindgap.report.verdict.diagnosis import CLEAR_GAP, KINDS, NOTABLE_GAP, kind_of, underfits
-from mindgap.report.verdict.facts import turning_point
+from mindgap.report.parts import Card, Facts, Tone, Verdict
+from mindgap.report.verdict.findings import title_of
+
+# Two points: about what another seed or another split moves, so nobody should act on less.
+NOTABLE_GAP = 0.02
+CLEAR_GAP = 0.005  # half a point: one lucky test sample moves a lower end that lies closer to zero
+
+# Below these no guarantee is printed: the test samples are not unseen, not independent, not
+# labeled as those in use, or the outputs are no numbers.
+VOIDING = frozenset(
+    {
+        "batch-dependent",
+        "lagged-test-labels",
+        "leaked-samples",
+        "near-copies",
+        "not-finite",
+        "permuted-test-classes",
+        "random-outputs",
+        "shuffled-test-labels",
+    }
+)
+REUSED = "reused-test-data"  # below it, a guarantee must hold for all models that were compared
+
+KINDS: Mapping[str, tuple[str, Tone, str]] = {
+    "fine": ("Checked", "good", "Nothing wrong found in {made}: {unseen}, {seen}."),
+    "undecided": (
+        "Undecided",
+        "neutral",
+        "Nothing wrong found in {made}, but there are too few test samples to tell whether this "
+        "model over-fits.",
+    ),
+    "no test data": (
+        "Not measured",
+        "neutral",
+        "The gap cannot be measured: there are no test data.",
+    ),
+    "not checked": ("Not checked", "neutral", "Nothing was checked: {unseen}, {seen}."),
+}
+FIRST_STEPS: Mapping[str, tuple[str, ...]] = {
+    "fine": (
+        "Check samples from where the model will be used: a test set from the same source cannot "
+        "show a shift.",
+    ),
+    "undecided": ("Collect more test samples from where the model will be used.",),
+    "no test data": (
+        "Hold samples out before training and pass them as test=(inputs, targets).",
+        "If none can be spared, train on folds of the data and examine each on the fold left out.",
+    ),
+    "not checked": ("Leave out diagnoses=() to check the model and its data.",),
+}
 
 
-def stop(facts: Facts) -> str:
-    """Say why training ended before its time; empty if it did not, as all sentences here."""
-    if facts.stopped.startswith("diverged: "):
-        return f"In training {facts.stopped.removeprefix('diverged: ')}."
+def judge(
+    facts: Facts,
+    gap: Result,
+    cards: Sequence[Card],
+    findings: Sequence[Finding] = (),
+    checked: Sequence[Checked] = (),
+) -> Verdict:
+    """Judge a subject by what was found, its facts, its gap and its bounds.
+
+    Args:
+        facts: Sizes and errors.
+        gap: The generalization gap.
+        cards: Results of measures and bounds.
+        findings: What diagnoses found, what explains the failure first.
+        checked: What each diagnosis was good for.
+    """
+    first = next((f for f in findings if f.severity != "note" and not f.explained_by), None)
+    if first is None:
+        return _healthy(facts, gap, cards, findings, checked)
+    words = [
+        *first.sentences,
+        _gap_sentence(facts, gap),
+        guarantee(facts, cards, findings),
+        _interruption(facts),
+        _failure(cards, checked),
+    ]
+    return Verdict(
+        kind=first.name,
+        label=title_of(first.name, checked),
+        tone="bad" if first.severity == "wrong" else "warn",
+        headline=first.sentence,
+        sentences=tuple(filter(None, words)),
+        advice=first.advice,
+    )
+
+
+def _healthy(
+    facts: Facts,
+    gap: Result,
+    cards: Sequence[Card],
+    findings: Sequence[Finding],
+    checked: Sequence[Checked],
+) -> Verdict:
+    kind = _kind_of(facts, gap, checked)
+    label, tone, headline = KINDS[kind]
+    made = sum(row.outcome in ("found", "nothing") for row in checked)
+    words = [
+        _interruption(facts),
+        _gap_sentence(facts, gap),
+        _shortage(facts, gap) if kind == "undecided" else "",
+        guarantee(facts, cards, findings) or _no_guarantee(facts, cards, findings),
+        _untested(made, checked) if kind == "no test data" else "",
+        _failure(cards, checked),
+    ]
+    return Verdict(
+        kind=kind,
+        label=label,
+        tone=tone,
+        headline=headline.format(
+            made=wording.count(made, "check"),
+            seen=_rate(facts, facts.train_error, "its training data"),
+            unseen=_rate(facts, facts.test_error, "unseen data"),
+        ),
+        sentences=tuple(filter(None, words)),
+        advice=tuple(Advice(text=text) for text in FIRST_STEPS[kind]),
+    )
+
+
+def _kind_of(facts: Facts, gap: Result, checked: Sequence[Checked]) -> str:
+    if gap.value is None or gap.interval is None:
+        return "no test data"
+    if not any(row.outcome in ("found", "nothing") for row in checked):
+        return "not checked"
+    return "undecided" if _is_wide(facts, gap.interval) else "fine"
+
+
+def _is_wide(facts: Facts, interval: Interval) -> bool:
+    """Tell whether the interval holds both no gap and one that is worth acting on."""
+    low, high = interval.low / facts.scale, interval.high / facts.scale
+    return low <= CLEAR_GAP and high > NOTABLE_GAP
+
+
+def _rate(facts: Facts, value: float | None, where: str) -> str:
+    if not facts.rate:
+        return f"loss {wording.number(value, 3)} on {where}"
+    judged = "of all labels " if facts.labels else ""
+    return f"{wording.error(facts, value)} {judged}wrong on {where}"
+
+
+def _interruption(facts: Facts) -> str:
+    """Say that training was interrupted; empty if it was not, as all sentences here."""
     return f"Training was {facts.stopped}." if facts.stopped.startswith("interrupted") else ""
-
-
-def leak(facts: Facts) -> str:
-    """Say that test samples also appear in the training data."""
-    if not facts.overlap:
-        return ""
-    share = (
-        f"{wording.percent(facts.overlap)} of the test samples also appear, with the same target, "
-        "in the training data"
-    )
-    if facts.overlap <= TOLERATED:
-        return f"{share}. So few may be natural duplicates, but look at them."
-    return f"{share}. The gap below is therefore too small, and no bound on held-out data holds."
-
-
-def unstable(facts: Facts) -> str:
-    """Say that the model is random, or that it mixes the samples of a batch."""
-    if not facts.unstable:
-        return ""
-    return (
-        f"This model is not a function of the sample alone: {facts.unstable}. Another pass or "
-        "another batch size gives other numbers, and bounds on held-out data may not hold."
-    )
 
 
 def _gap_sentence(facts: Facts, gap: Result) -> str:
     """Say how large the gap is, with its interval, or that it cannot be known."""
     what = "error" if facts.rate else "loss"
+    if math.isnan(facts.train_error):
+        return ""
     if gap.value is None:
         return (
-            f"The training {what} is {wording.error(facts, facts.train_error)}. Without samples "
-            f"that the model has never seen, this says nothing about the {what} in use."
+            f"It has {_rate(facts, facts.train_error, 'its training data')}. Without samples that "
+            f"the model has never seen, this says nothing about the {what} in use."
         )
     size = f"The gap between test and training {what} is {wording.gap(facts, gap.value)}"
     samples = wording.count(facts.test_samples, "test sample")
@@ -72,7 +184,7 @@ def _shortage(facts: Facts, gap: Result) -> str:
 
 
 def samples_needed(facts: Facts, gap: Result) -> int | None:
-    """Compute the number of test samples at which the interval would decide the diagnosis.
+    """Compute the number of test samples at which the interval would be narrow enough.
 
     A half width shrinks with the square root of the number of samples. The gap is assumed to stay
     the same.
@@ -84,33 +196,93 @@ def samples_needed(facts: Facts, gap: Result) -> int | None:
     return max(math.ceil(facts.test_samples * (half / target) ** 2), facts.test_samples + 1)
 
 
-def train(facts: Facts) -> str:
-    """Say that the training error is high, compared with the baseline."""
-    if not underfits(facts):
+def _untested(made: int, checked: Sequence[Checked]) -> str:
+    """Say that most checks need test data."""
+    if not checked:
         return ""
-    verb = "is wrong on" if facts.rate else "has a loss of"
-    judged = "labels of the training samples" if facts.labels else "training samples"
-    end = f"of the {judged}" if facts.rate else "on the training data"
-    baseline = "majority-class" if facts.rate else "mean-target"
     return (
-        f"This model {verb} {wording.error(facts, facts.train_error)} {end}, the {baseline} "
-        f"baseline {verb} {wording.error(facts, facts.baseline)}: the model has not learned enough "
-        "yet."
+        f"Without test data most checks do not apply: {made} of {len(checked)} could be made, and "
+        "found nothing wrong."
     )
 
 
-def bound(facts: Facts, cards: Sequence[Card]) -> str:
+def _failure(cards: Sequence[Card], checked: Sequence[Checked]) -> str:
+    """Say that measures or checks failed."""
+    failed = [card.title for card in cards if card.result.reason.startswith("failed")]
+    failed += [title_of(row.name, checked) for row in checked if row.outcome == "failed"]
+    if not failed:
+        return ""
+    noun = "One quantity or check" if len(failed) == 1 else f"{len(failed)} quantities or checks"
+    named = ", ".join(failed[:3])
+    return (
+        f"{noun} could not be computed because of an error ({named}). The reasons are listed below."
+    )
+
+
+def guarantee(facts: Facts, cards: Sequence[Card], findings: Sequence[Finding] = ()) -> str:
     """Say what the tightest bound guarantees that is valid and not vacuous.
 
     Bounds of one basis have a fixed order, so taking the smallest of them is no choice. Taking the
     smallest over several bases is one, and each basis takes its share of delta.
+
+    Args:
+        facts: Sizes and errors.
+        cards: Results of measures and bounds.
+        findings: What was found, which may void every guarantee.
     """
+    holding = guaranteeing(cards, findings)
+    if not holding:
+        return ""
+    bases = {card.result.provenance.get("basis", card.result.name) for card in holding}
+    return _guarantee(facts, min(holding, key=lambda card: float(card.result)), len(bases))
+
+
+def guaranteeing(cards: Sequence[Card], findings: Sequence[Finding]) -> list[Card]:
+    """Return the bounds that hold for this model, whatever was found."""
+    told = {finding.name for finding in findings if finding.severity != "note"}
+    if told & VOIDING:
+        return []
+    compared = max([models_of(card) for card in cards], default=1)
+    needed = max(compared, 2 if REUSED in told else 1)
+    return [
+        card
+        for card in cards
+        if card.guarantees_model and (models_of(card) >= needed or not is_held_out(card))
+    ]
+
+
+def is_held_out(card: Card) -> bool:
+    """Tell whether a bound rests on the test data, on which models may have been compared."""
+    return bool(card.result.provenance.get("basis") == "held-out errors")
+
+
+def models_of(card: Card) -> int:
+    """Return for how many models, compared on the test data, the bound holds at once."""
+    return int(card.result.provenance.get("parameters", {}).get("hypotheses", 1))
+
+
+def _guarantee(facts: Facts, card: Card, bases: int) -> str:
+    result = card.result
+    confidence = 1 - bases * float(result.provenance.get("parameters", {}).get("delta", 0.05))
+    value = wording.bounded(result, facts, result.value)
+    what = "error" if "%" in value else "loss"
+    # A held-out bound counts only test samples that are not in the training data.
+    where = "data that are not in the training data" if result.terms.get("shared") else "data"
+    chosen = (
+        f"even if it is the best of {models_of(card):,} models on these test data"
+        if models_of(card) > 1
+        else "provided that nothing was chosen by looking at the test data"
+    )
+    return (
+        f"With {wording.at_least(confidence)} confidence the {what} on unseen {where} is below "
+        f"{value} (bound: {card.title}), {chosen}."
+    )
+
+
+def _no_guarantee(facts: Facts, cards: Sequence[Card], findings: Sequence[Finding]) -> str:
+    """Say why no bound guarantees anything, by the commonest reason."""
     bounds = [card for card in cards if card.result.family == "bound"]
-    holding = [card for card in bounds if card.guarantees_model]
-    if holding:
-        bases = {card.result.provenance.get("basis", card.result.name) for card in holding}
-        return _guarantee(facts, min(holding, key=lambda card: float(card.result)), len(bases))
-    if not bounds or not facts.test_samples:
+    if not bounds or not facts.test_samples or guaranteeing(cards, ()) or findings:
         return ""
     reasons = collections.Counter(_why_not(card) for card in bounds)
     (reason, times), *_ = reasons.most_common(1)
@@ -122,102 +294,3 @@ def _why_not(card: Card) -> str:
     if card.guarantees:
         return f"it is about {card.result.provenance['risk_of']}"
     return card.result.reason or "it is vacuous"
-
-
-def _guarantee(facts: Facts, card: Card, bases: int) -> str:
-    result = card.result
-    confidence = 1 - bases * float(result.provenance.get("parameters", {}).get("delta", 0.05))
-    value = wording.bounded(result, facts, result.value)
-    what = "error" if "%" in value else "loss"
-    # A held-out bound counts only test samples that are not in the training data.
-    where = "data that are not in the training data" if result.terms.get("shared") else "data"
-    return (
-        f"With {wording.at_least(confidence)} confidence the {what} on unseen {where} is below "
-        f"{value} (bound: {card.title}), provided that nothing was chosen by looking at the test "
-        "data."
-    )
-
-
-def rise(curves: Sequence[Mapping[str, float]]) -> str:
-    """Say that the loss on unseen data rose while the training loss fell."""
-    turn = turning_point(curves)
-    if turn is None:
-        return ""
-    return (
-        f"The {turn.which} loss was lowest in epoch {turn.epoch} ({wording.number(turn.lowest)}) "
-        f"and has risen to {wording.number(turn.last)} since, while the training loss kept falling. "
-        "This is what the curve shows, not a choice: choose the epoch on held-out training data."
-    )
-
-
-def failure(cards: Sequence[Card]) -> str:
-    """Say that some measures failed."""
-    failed = [card.title for card in cards if card.result.reason.startswith("failed")]
-    if not failed:
-        return ""
-    noun = "One quantity" if len(failed) == 1 else f"{len(failed)} quantities"
-    named = ", ".join(failed[:3])
-    return (
-        f"{noun} could not be computed because of an error ({named}). The reasons are listed below."
-    )
-
-
-MOST_SENTENCES = 5  # a verdict that needs more is not one
-
-
-def judge(
-    facts: Facts, gap: Result, cards: Sequence[Card], curves: Sequence[Mapping[str, float]]
-) -> Verdict:
-    """Judge a subject by its facts, its gap, its results and its training curves."""
-    kind = kind_of(facts, gap)
-    label, tone = KINDS[kind]
-    late = rise(curves)
-    words = [
-        stop(facts),
-        leak(facts),
-        unstable(facts),
-        _gap_sentence(facts, gap),
-        _shortage(facts, gap) if kind == "undecided" else "",
-        train(facts),
-        "" if kind == "leak" else bound(facts, cards),
-        late,
-        failure(cards),
-    ]
-    return Verdict(
-        kind=kind,
-        label=label,
-        tone=tone,
-        headline=headline(kind, facts),
-        sentences=tuple(sentence for sentence in words if sentence)[:MOST_SENTENCES],
-        advice=advise(kind, ["late over-fitting"] if late else []),
-    )
-
-
-HEADLINES: Mapping[str, str] = {
-    "diverged": "Training diverged, so what follows is about an unfinished model.",
-    "leak": "These test data cannot judge the model: {overlap} of them are in its training data.",
-    "over-fitting": "This model over-fits: {unseen}, but {seen}.",
-    "mild over-fitting": "This model over-fits a little: {unseen}, {seen}.",
-    "under-fitting": "This model under-fits: {seen}.",
-    "undecided": "There are too few test samples to tell whether this model over-fits.",
-    "no test data": "The gap cannot be measured: there are no test data.",
-    "easier test data": "The test data look easier than the training data: {unseen}, {seen}.",
-    "fine": "What this model learned carries over: {unseen}, {seen}.",
-}
-
-
-def headline(kind: str, facts: Facts) -> str:
-    """Write the one sentence that a reader in a hurry takes away."""
-    return HEADLINES[kind].format(
-        seen=_rate(facts, facts.train_error, "its training data"),
-        unseen=_rate(facts, facts.test_error or 0.0, "unseen data"),
-        overlap=wording.percent(facts.overlap),
-    )
-
-
-def _rate(facts: Facts, value: float, where: str) -> str:
-    if facts.rate:
-        return (
-            f"{wording.percent(value)} {'of all labels ' if facts.labels else ''}wrong on {where}"
-        )
-    return f"loss {wording.number(value, 3)} on {where}"

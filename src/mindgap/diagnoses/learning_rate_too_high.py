@@ -1,0 +1,149 @@
+"""Steps so long that training could not settle."""
+
+from mindgap.core import Advice, Diagnosis, Evidence, Finding, Recipe, Results, Subject
+from mindgap.diagnoses.oscillating_loss import unlucky_end
+from mindgap.diagnoses.under_trained import ERROR
+from mindgap.ops.evidence.curves import (
+    Course,
+    baseline_loss,
+    course,
+    loss_chart,
+    series,
+    training_losses,
+)
+from mindgap.training.fit import fit
+from mindgap.training.rival import attainable
+from mindgap.training.short_run import ShortRun, short_run
+
+# What 192 runs at rates from a hundredth to a thousand times the best one show: below the best rate
+# the loss falls in all epochs; at ten times the best rate and above it rises in a quarter of them or
+# more, or rose above its first value, or fell back.
+UPS = 0.2
+SPIKE = 1.3  # a running loss so far above that of a constant output, or of the first epoch
+FELL_BACK = 1.25  # last loss, as a multiple of the lowest
+# Share of the loss by which 200 steps from the start must do better than the whole run: more where
+# the model does not lose against simple predictors.
+BETTER, MUCH_BETTER = 0.05, 0.2
+
+
+class LearningRateTooHigh(Diagnosis):
+    r"""Look for a run that a short one with smaller steps beats, and whose loss did not fall.
+
+    Formula: $\frac{1}{n} \sum_i \ell(f_{200}(x_i), y_i) < 0.95 \cdot \frac{1}{n} \sum_i \ell(f(x_i),
+    y_i)$ with $f_{200}$ after 200 small steps from the initial weights
+
+    Reading: The model fits badly, its loss rose or stood still, and two hundred steps of Adam from
+    its initial weights do better than the whole run. So neither the model nor the data are to blame,
+    but the steps.
+
+    Assumes: The curves and the initial weights were recorded. Without the initial weights it is a
+    suspicion.
+
+    >>> from mindgap.studies.diagnoses.healthy import healthy_recipe
+    >>> finding = LearningRateTooHigh()(LearningRateTooHigh.plant(healthy_recipe("table")))
+    >>> finding.severity, finding.sentence.split(":")[0]
+    ('wrong', 'The learning rate was too high')
+    """
+
+    stage = "training run"
+    symptom = "divergence"
+    explains = frozenset(
+        {
+            "constant-predictor",
+            "dead-units",
+            "exploding-weights",
+            "ignored-class",
+            "noise-sensitivity",
+            "over-confidence",
+            "too-small",
+            "under-confidence",
+            "under-trained",
+        }
+    )
+    needs = frozenset({"history", "test"})
+    cites = ("smith2017cyclical", "goodfellow2016deep")
+
+    def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
+        """Compare the run with a short one from the same start."""
+        found = course(subject.history)
+        if found is None or not _restless(subject, found):
+            return None
+        if unlucky_end(subject, found):
+            return None  # which another diagnosis names
+        quality, run = attainable(subject), None
+        if quality.under or quality.model > ERROR:
+            run = _restarted(subject)
+        saved = BETTER if quality.under else MUCH_BETTER
+        if not (quality.under if run is None else min(run.fall, run.test_fall) > saved):
+            return None
+        _, losses = training_losses(subject.history)
+        better = (
+            ()
+            if run is None
+            else (
+                Evidence(
+                    name="loss saved by 200 small steps from the start",
+                    value=run.fall,
+                    percent=True,
+                ),
+            )
+        )
+        told = (
+            f"The learning rate was too high: after {found.epochs} epochs the loss is "
+            f"{found.last:.3g}"
+        )
+        return self.finding(
+            f"{told}, but {run.steps} smaller steps from the start reach {float(run.after.mean()):.3g}."
+            if run is not None
+            else f"{told}, and it went up and down.",
+            "suspect" if run is None else "wrong",
+            p_value=quality.p_value if run is None else run.p_value,
+            evidence=(
+                *better,
+                Evidence(name="training error", value=quality.model, percent=True),
+                Evidence(name="error of a simple predictor", value=quality.reference, percent=True),
+                Evidence(name="late epochs in which the loss rose", value=found.ups, percent=True),
+            ),
+            sentences=(
+                f"The training loss was {losses[0]:.3g} after the first epoch, {min(losses):.3g} at "
+                f"best and {losses[-1]:.3g} at the end.",
+            ),
+            advice=(
+                Advice(
+                    text="Retrain with a tenth of the learning rate, and let it fall to zero.",
+                    code='optimizer.param_groups[0]["lr"] /= 10\n'
+                    "scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)",
+                ),
+            ),
+            charts=(loss_chart(subject.history, "A loss that did not settle"),),
+        )
+
+    @classmethod
+    def plant(cls, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:
+        """Train at a rate that is a hundred times too high, or thirty times at less strength."""
+        rate = recipe.learning_rate * 100 * 3 ** (2 * strength - 2)
+        return fit(recipe.replace(learning_rate=rate), seed=seed).subject()
+
+
+def _restarted(subject: Subject) -> ShortRun | None:
+    """Run a few small steps from the initial weights; None where they are not known.
+
+    Args:
+        subject: Perhaps with the weights from before training.
+    """
+    if subject.initial is None:
+        return None
+    try:
+        return short_run(subject, "initial")
+    except (InputError, RuntimeError):  # other parts than those of the present model
+        return None
+
+
+def _restless(subject: Subject, found: Course) -> bool:
+    """Tell whether the loss rose often, fell back from its best, or shot up at the start."""
+    if found.ups >= UPS or found.last > FELL_BACK * found.lowest:
+        return True
+    _, running = series(subject.history, "running_loss")
+    start = baseline_loss(subject) if subject.task != "regression" else None
+    usual = max(start or 0.0, running[0] if running and start is None else 0.0)
+    return bool(running) and max(running) > SPIKE * usual > 0

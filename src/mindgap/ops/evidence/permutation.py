@@ -1,0 +1,94 @@
+"""Sums of scores over one group of samples, against all ways to choose that group at random."""
+
+import dataclasses
+import math
+
+import torch
+from torch import Tensor
+
+from mindgap.core import normal_tail
+
+SYMMETRIC = 1e-3  # skewness below which a sum is taken as normal
+# At a skewness of -0.3 200,000 permutations of digits exceed the mirrored law as often as it says or
+# less, down to 1e-5; at -1.5 it gave 0.28 for an exact 0.73.
+SKEWED = 0.3
+TINY = 1e-300  # no p-value is zero
+
+
+@dataclasses.dataclass(frozen=True)
+class Excess:
+    """Sums of scores over some of the samples, against all ways to choose these at random.
+
+    Args:
+        difference: The sum minus its mean, one number per column of scores.
+        variance: Its variance.
+        skewness: Its skewness.
+    """
+
+    difference: Tensor
+    variance: Tensor
+    skewness: Tensor
+
+    def p_values(self) -> list[float]:
+        """The chance of sums at least that large, by a chi-square law with equal three moments."""
+        return [
+            _tail(*row)
+            for row in zip(
+                self.difference.tolist(),
+                self.variance.tolist(),
+                self.skewness.tolist(),
+                strict=True,
+            )
+        ]
+
+
+def _tail(difference: float, variance: float, skewness: float) -> float:
+    if variance <= 0:
+        return 1.0
+    statistic = difference / math.sqrt(variance)
+    half = 4 / max(skewness**2, 1e-12)
+    at = half + math.copysign(math.sqrt(half), skewness) * statistic
+    # A sum that is skewed to the left has a light right tail, for which the normal one is safe. The
+    # mirrored chi-square law is sharper, but ends too early if the skewness is large.
+    if abs(skewness) < SYMMETRIC or (skewness < 0 and (skewness < -SKEWED or at < half / 2)):
+        return normal_tail(statistic)
+    tail = torch.special.gammaincc if skewness > 0 else torch.special.gammainc
+    found = tail(torch.tensor(half).double(), torch.tensor(max(at, 0.0)).double())
+    return max(float(found), TINY)
+
+
+def excess(scores: Tensor, chosen: Tensor, strata: Tensor) -> Excess:
+    """Compare the sum of scores over the chosen samples with that of random ones per stratum.
+
+    Args:
+        scores: One row per sample, one column per test.
+        chosen: Whether each sample is chosen.
+        strata: The stratum of each sample. As many as are chosen in it could be any of it.
+
+    >>> found = excess(
+    ...     torch.tensor([[1.0], [0.0]]), torch.tensor([True, False]), torch.zeros(2).long()
+    ... )
+    >>> float(found.difference), float(found.variance)
+    (0.5, 0.25)
+    """
+    _, strata = strata.unique(return_inverse=True)
+    count = int(strata.max()) + 1
+    total = strata.bincount(minlength=count).double()
+    drawn = strata[chosen].bincount(minlength=count).double()
+
+    def summed(values: Tensor, where: Tensor) -> Tensor:
+        empty = torch.zeros(count, values.shape[1], dtype=values.dtype)
+        return empty.index_add(0, where, values)
+
+    scores = scores.double()
+    mean = summed(scores, strata) / total[:, None]
+    apart = scores - mean[strata]
+    second = drawn * (total - drawn) / (total * (total - 1).clamp_min(1))
+    third = second * (total - 2 * drawn) / (total - 2).clamp_min(1)
+    third = torch.where(total > 2, third, torch.zeros_like(third))
+    variance = second @ summed(apart.square(), strata)
+    # Scores that are equal up to rounding have a variance of rounding errors.
+    variance = torch.where(variance > 1e-12 * scores.square().sum(0), variance, 0.0)
+    cubes = third @ summed(apart**3, strata)
+    difference = summed(apart[chosen], strata[chosen]).sum(0)
+    return Excess(difference, variance, cubes / variance.clamp_min(1e-300) ** 1.5)

@@ -1,0 +1,110 @@
+"""Input shift: foreign shares, what they cost, where they lie."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cases import CASES
+from torch import Tensor, nn
+
+from mindgap.core import Finding, Recipe, Subject
+from mindgap.diagnoses import InputShift
+from mindgap.studies.diagnoses.healthy import healthy_recipe
+from mindgap.training.fit import fit
+
+
+def quick(kind: str, task: str = "classification", seed: int = 0) -> Recipe:
+    """A recipe that is trained just enough."""
+    return healthy_recipe(kind, task, seed).replace(epochs=3 if kind == "sequence" else 8)
+
+
+KINDS = (("image", "classification"), ("table", "regression"), ("sequence", "classification"))
+
+
+def table(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    x = torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+    return x, (x[:, 0] > 0).long()
+
+
+def signs() -> nn.Module:
+    """A perfect model of the sign of the first input."""
+    net = nn.Linear(4, 2)
+    with torch.no_grad():
+        net.weight.zero_()
+        net.weight[:, 0] = torch.tensor([-1.0, 1.0])
+        net.bias.zero_()
+    return net
+
+
+def look(x: Tensor, y: Tensor) -> Finding | None:
+    return InputShift()(Subject(signs(), "cross_entropy", table(1000), (x, y)))
+
+
+@pytest.mark.parametrize(("kind", "task"), KINDS)
+def test_healthy_subjects_are_not_accused(kind: str, task: str) -> None:
+    for seed in range(2):
+        subject = fit(quick(kind, task, seed), seed=seed, evaluate_every=0).subject()
+        assert InputShift()(subject) is None
+
+
+@pytest.mark.parametrize(("kind", "task"), KINDS)
+def test_half_and_a_tenth_are_found(kind: str, task: str) -> None:
+    for strength in (1.0, 0.2):
+        finding = InputShift()(InputShift.plant(quick(kind, task), 0, strength))
+        assert finding.severity == "wrong"
+        assert finding.evidence[0].value < 0.55 * strength
+        assert finding.p_value < 3e-4
+        assert len(finding.charts) == 3
+
+
+def test_a_shift_without_harm_is_a_note() -> None:
+    x, y = table(600, seed=1)
+    x[:200, 3] += 3
+    finding = look(x, y)
+    assert finding.severity == "note"
+    assert "input 3 by +1.0" in finding.sentences[1]
+    assert "hardly matters" in finding.sentences[0]
+    assert sum(place < 200 for place in finding.suspects.index) > 150
+
+
+def test_a_shift_with_harm_is_wrong() -> None:
+    x, y = table(600, seed=1)
+    x[:100, 0] = -4 * x[:100, 0].sign()
+    x[:100, 3] += 4
+    finding = look(x, y)
+    assert finding.severity == "wrong"
+    assert finding.evidence[2].value > finding.evidence[3].value
+    assert finding.suspects.columns["target"][0] in ("0", "1")
+
+
+def test_the_bound_is_below_the_truth() -> None:
+    shares = []
+    for seed in range(5):
+        x, y = table(600, seed=seed + 1)
+        x[:120] += 5
+        shares.append(look(x, y).evidence[0].value)
+    assert 0.1 < min(shares) <= max(shares) < 0.2
+
+
+def test_inverted_images_are_named() -> None:
+    finding = InputShift()(InputShift.plant(quick("image")))
+    assert any("inverted" in sentence for sentence in finding.sentences)
+    assert finding.charts[0].kind == "heatmap"
+    assert finding.charts[2].samples[0].image
+
+
+def test_wrong_test_labels_are_no_shift_of_the_inputs() -> None:
+    """Equal shares of wrong labels are unequal shares of the true ones."""
+    x, y = table(600, seed=1)
+    x[:, 0] += 1.0
+    y = (x[:, 0] > 0).long()
+    own = table(2000, seed=2)[0]
+    own[:, 0] += 1.0
+    wrong = torch.where(torch.arange(600) % 2 == 0, torch.zeros_like(y), y)
+    data = (own, (own[:, 0] > 0).long()), (x, wrong)
+    assert InputShift()(Subject(signs(), "cross_entropy", *data)) is None
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_small_subjects_survive(case: str) -> None:
+    InputShift()(CASES[case](torch.float32))

@@ -1,0 +1,84 @@
+"""Noise sensitivity: distances by brute force, plants, healthy nets, other inputs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from mindgap.core import InputError, Subject
+from mindgap.diagnoses.noise_sensitivity import NoiseSensitivity, _nearest_other, _samples
+from mindgap.ops.evidence.rows import components
+from mindgap.studies.diagnoses.healthy import healthy_recipe
+from mindgap.training.fit import fit
+
+KINDS = [
+    ("image", "classification"),
+    ("table", "classification"),
+    ("table", "regression"),
+    ("sequence", "classification"),
+    ("sequence", "regression"),
+]
+
+
+@pytest.mark.parametrize(("kind", "task"), KINDS)
+def test_plants_are_found_and_healthy_nets_are_not(kind: str, task: str) -> None:
+    recipe = healthy_recipe(kind, task, seed=1)  # type: ignore[arg-type]
+    assert NoiseSensitivity()(fit(recipe, seed=1, evaluate_every=0).subject()) is None
+    planted = NoiseSensitivity.plant(recipe, seed=1)
+    finding = NoiseSensitivity()(planted)
+    assert finding is not None
+    assert finding.severity == "wrong"
+    assert finding.suspects.index
+    assert "randn_like" in finding.advice[0].code
+    scope = {"torch": torch, "inputs": recipe.train[0]}
+    exec(finding.advice[0].code, scope)
+    assert scope["inputs"].shape == recipe.train[0].shape
+
+
+def test_the_ripple_is_invisible_without_noise() -> None:
+    planted = NoiseSensitivity.plant(healthy_recipe("image"), seed=0)
+    inner = planted.model.model
+    x = planted.split("test").take(torch.arange(50)).inputs[0]
+    assert torch.allclose(planted.model(x), inner(x), atol=1e-2)
+
+
+def test_distances_are_those_of_brute_force() -> None:
+    recipe = healthy_recipe("table")
+    subject = Subject(nn.Linear(10, 3), "cross_entropy", recipe.train, recipe.test)
+    train, test = components(subject)
+    found = _nearest_other(subject, torch.arange(20), torch.arange(500))
+    for k in range(20):
+        other = subject.targets("train")[:500] != subject.targets("test")[k]
+        wanted = (train[:500][other] - test[k]).norm(dim=1).min()
+        assert found[k] == pytest.approx(float(wanted), rel=1e-4)
+
+
+def test_tokens_and_several_inputs_are_refused() -> None:
+    tokens = torch.arange(80).view(20, 4) % 7, torch.arange(20) % 2
+    model = nn.Sequential(nn.Embedding(7, 2), nn.Flatten(), nn.Linear(8, 2))
+    subject = Subject(model, "cross_entropy", tokens, tokens)
+    with pytest.raises(InputError, match="tensor of numbers"):
+        _samples(subject)
+
+
+def test_constant_columns_get_no_noise() -> None:
+    recipe = healthy_recipe("table")
+    pad = lambda x: torch.cat([x, torch.full((len(x), 1), 3.0)], 1)  # noqa: E731
+
+    class Padded(nn.Module):
+        def __init__(self, net: nn.Module) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net(x[:, :10]) + 1e6 * (x[:, 10:] - 3.0)
+
+    net = fit(recipe, seed=0, evaluate_every=0).model
+    subject = Subject(
+        Padded(net),
+        "cross_entropy",
+        (pad(recipe.train[0]), recipe.train[1]),
+        (pad(recipe.test[0]), recipe.test[1]),
+    )
+    assert NoiseSensitivity()(subject) is None
