@@ -13,7 +13,7 @@ lazy(
         "calls": "call checked_call instability",
         "certificate": "Certificate",
         "chart": "Bar Chart Contour Gallery Heatmap Histogram Line Mark Points Sample Scatter Series "
-        "Surface",
+        "Surface Ticks",
         "checks": "check_type choice generator integer number rate validated",
         "errors": "CheckpointError DataUnavailableError InputError MindgapError MissingExtraError "
         "NotFiniteError UnknownNameError require shown unknown_name",

@@ -3,27 +3,13 @@
 import functools
 import os
 from pathlib import Path
-from typing import Any
 
-from mindgap.core import Certificate, write_whole
+from mindgap.core import Bar, Certificate, Mark, Series, write_whole
 from mindgap.core.certificate import THEOREMS
 from mindgap.ops.pac_bayes import bounds
 from mindgap.report import html, wording
-from mindgap.report.style import (
-    AMBER,
-    GREEN,
-    INK,
-    PINK,
-    SKY,
-    TEST,
-    TRAIN,
-    Drawn,
-    Figure,
-    axis_title,
-    figure,
-    named,
-    upright,
-)
+from mindgap.report.draw import draw
+from mindgap.report.style import GREEN, TEST
 
 FORMULAS = {
     "kl": bounds.small_kl,
@@ -32,10 +18,10 @@ FORMULAS = {
     "catoni": bounds.catoni,
 }
 PARTS = {
-    "seen": ("error on the bound data", TRAIN),
-    "drawn": ("Monte-Carlo part", AMBER),
-    "sure": ("complexity term without KL", SKY),
-    "kl": ("complexity term of the KL", PINK),
+    "seen": "error on the bound data",
+    "drawn": "Monte Carlo part",
+    "sure": "complexity term without KL",
+    "kl": "complexity term of the KL",
 }
 
 
@@ -56,7 +42,7 @@ def certificate_html(certificate: Certificate) -> str:
         why=f"{why[:1].upper()}{why[1:-1]}." if why else "",
         numbers=_numbers_in_words(certificate),
         made=_made_in_words(certificate),
-        charts=[_chart(certificate)],
+        charts=[draw(_chart(certificate), "parts")],
     )
 
 
@@ -73,19 +59,29 @@ def shares(certificate: Certificate, theorem: str) -> dict[str, float]:
     }
 
 
-def _chart(certificate: Certificate) -> Drawn:
+def _chart(certificate: Certificate) -> Bar:
+    """Stack the parts of the bound by every theorem, with lines for test error and control."""
     lines = (
         []
         if certificate.test_error is None
-        else ["The orange line is the stochastic classifier's error on test data."]
+        else ["The line of the test error is the stochastic classifier's error on test data."]
     )
     if certificate.prior_bound is not None:
         lines.append(
-            "The green line is the control: the held-out bound on the prior's mean weights, "
-            "without noise."
+            "The held-out bound is the control: a bound on the prior's mean weights, without noise."
         )
-    return Drawn(
-        key="parts",
+    names = [_short(name) for name in certificate.bounds]
+    found = [shares(certificate, name) for name in certificate.bounds]
+    marks = [
+        Mark(name=words, y=value, color=color)
+        for words, value, color in (
+            ("test error", certificate.test_error, TEST),
+            ("held-out bound", certificate.prior_bound, GREEN),
+        )
+        if value is not None
+    ]
+    widest = max([*certificate.bounds.values(), *(mark.y or 0.0 for mark in marks)])
+    return Bar(
         title="What the bound is made of",
         caption=" ".join(
             [
@@ -94,80 +90,22 @@ def _chart(certificate: Certificate) -> Drawn:
                 *lines,
             ]
         ),
-        alt="Bars of the bounds by theorem: the kl inverse is "
-        f"{wording.at_most(certificate.bound)}, of which {wording.percent(certificate.error)} was "
-        "seen on the bound data.",
-        figure=_parts_figure(certificate),
-        wide=True,
-    )
-
-
-def _parts_figure(certificate: Certificate) -> Figure:
-    """Draw one stacked bar per theorem, and lines for the test error and the control."""
-    found = [shares(certificate, name) for name in certificate.bounds]
-    rows = list(range(len(found)))
-    bars: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": words,
-            "y": rows,
-            "x": [share[part] for share in found],
-            "marker": {"color": color},
-            "width": 0.55,
-            "hovertemplate": f"{words}: %{{x:.3%}}<extra></extra>",
-        }
-        for part, (words, color) in PARTS.items()
-    ]
-    lines = [
-        ("test error", certificate.test_error, TEST),
-        ("held-out bound", certificate.prior_bound, GREEN),
-    ]
-    drawn = [(words, value, color) for words, value, color in lines if value is not None]
-    widest = max([*certificate.bounds.values(), *(value for _, value, _ in drawn)])
-    far = min(1.3 * widest, max(1.05, 1.3 * certificate.bound))
-    legend = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": [None],
-            "y": [None],
-            "name": words,
-            "line": {"color": color},
-        }
-        for words, _, color in drawn
-    ]
-    return figure(
-        [*bars, *legend],
-        height=150 + 44 * len(rows),
-        x={"title": axis_title("error rate"), "tickformat": ".2~%", "range": [0, far]},
-        y={**named([_short(name) for name in certificate.bounds]), "autorange": "reversed"},
-        barmode="stack",
-        shapes=[upright(value, color=color, dash="solid") for _, value, color in drawn],
-        annotations=[
-            _label(row, value, far) for row, value in enumerate(certificate.bounds.values())
+        y_label="error rate",
+        percent=True,
+        series=[
+            Series(name=words, x=names, y=[share[part] for share in found])
+            for part, words in PARTS.items()
         ],
+        stacked=True,
+        horizontal=True,
+        notes=[wording.at_most(value, 2) for value in certificate.bounds.values()],
+        marks=marks,
+        top=min(1.3 * widest, max(1.05, 1.3 * certificate.bound)),
     )
 
 
 def _short(theorem: str) -> str:
     return THEOREMS.get(theorem, theorem).split(" (")[0]
-
-
-def _label(row: int, value: float, far: float) -> dict[str, Any]:
-    inside = value > 0.92 * far
-    spot = (
-        {"x": far, "xanchor": "right"} if inside else {"x": value, "xanchor": "left", "xshift": 8}
-    )
-    ground = {"bgcolor": "rgba(255,255,255,0.85)"}
-    return {
-        "y": row,
-        "text": wording.at_most(value, 2),
-        "showarrow": False,
-        "font": {"size": 12, "color": INK},
-        **ground,
-        **spot,
-    }
 
 
 def _numbers_in_words(certificate: Certificate) -> dict[str, str]:
