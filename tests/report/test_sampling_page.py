@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+from browser import first_section, needs_browser, seen
 
 from mindgap.core import Chart
 from mindgap.report.pages.sampling import counts, sampling_html, sampling_page, settings_in_words
-from mindgap.report.pages.sampling_charts import cloud_of, densities, heat_map, sampling_charts
+from mindgap.report.pages.sampling_charts import (
+    acquisition_of,
+    cloud_of,
+    densities,
+    heat_map,
+    sampling_charts,
+)
 from mindgap.sampling import Box, Proposal, Simplex, TaylorSampler
 from mindgap.sampling.proposal import carried
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-OFF = ("gpu", "quic", "background-networking", "component-update", "sync", "extensions")
 NASTY = "a <b>bold</b> </script><script>alert(1)</script>"
 
 
@@ -97,7 +97,8 @@ def test_more_inputs(inputs: int, panels: int) -> None:
 @pytest.mark.parametrize("inputs", [1, 2, 3])
 def test_charts_are_told_in_words_and_survive_json(inputs: int) -> None:
     names = ["a", "b", "c"][:inputs]
-    (chart,) = sampling_charts(ran(inputs, acquisition="neighbors"), names, ["f"])
+    sampler = ran(inputs, acquisition="neighbors")
+    (chart,) = sampling_charts(sampler, acquisition_of(sampler), names, ["f"])
     assert Chart.from_dict(json.loads(json.dumps(chart.to_dict()))) == chart
     for words in (chart.description, str(chart)):
         assert "initial design" in words
@@ -177,35 +178,12 @@ def test_the_page_asks_the_network_for_nothing(tmp_path: Path) -> None:
     assert not re.findall(r"""(?:src|href)=["'](?!#|data:)""", bare)
 
 
-@pytest.mark.browser
-@pytest.mark.skipif(
-    BROWSER is None, reason="needs chromium, chromium-browser or google-chrome on the PATH"
-)
+@needs_browser
 @pytest.mark.parametrize("dimension", [1, 2, 4])
 def test_the_image_is_drawn_in_a_browser(dimension: int, tmp_path: Path) -> None:
-    page = sampling_page(ran(dimension), tmp_path / "page.html")
-    words = [
-        "--headless",
-        "--no-sandbox",
-        "--no-first-run",
-        "--virtual-time-budget=8000",
-        *(f"--disable-{x}" for x in OFF),
-    ]
-    command = [
-        BROWSER,
-        *words,
-        f"--user-data-dir={tmp_path / 'profile'}",
-        "--enable-logging=stderr",
-        "--dump-dom",
-    ]
-    done = subprocess.run(
-        [*command, page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        env={**os.environ, "LANG": "C"},
-    )
-    assert done.stdout.count('class="plot js-plotly-plot"') == 1
-    assert done.stdout.count('class="main-svg"') >= 1
-    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    dom, console = seen(sampling_page(ran(dimension), tmp_path / "page.html"), tmp_path)
+    assert dom.count('class="plot js-plotly-plot"') == 1
+    assert dom.count('class="main-svg"') >= 1
+    assert first_section(dom)[0] == "verdict"
+    assert first_section(dom)[1].startswith("15 new points")
+    assert not console

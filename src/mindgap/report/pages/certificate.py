@@ -9,6 +9,7 @@ from mindgap.core.certificate import THEOREMS
 from mindgap.ops.pac_bayes import bounds
 from mindgap.report import html, wording
 from mindgap.report.draw import draw
+from mindgap.report.parts import Advice, Tone, Verdict
 from mindgap.report.style import GREEN, TEST
 
 FORMULAS = {
@@ -32,18 +33,69 @@ def certificate_page(certificate: Certificate, path: str | os.PathLike[str]) -> 
 
 def certificate_html(certificate: Certificate) -> str:
     """Write the page as text."""
-    tone = "bad" if not certificate.valid else "warn" if certificate.vacuous else "good"
-    label, _, why = certificate.verdict.partition(" (")
     return html.render(
         "certificate.html",
         certificate=certificate,
-        tone=tone,
-        label=label,
-        why=f"{why[:1].upper()}{why[1:-1]}." if why else "",
+        verdict=judge_certificate(certificate),
         numbers=_numbers_in_words(certificate),
         made=_made_in_words(certificate),
         charts=[draw(_chart(certificate), "parts")],
     )
+
+
+def judge_certificate(certificate: Certificate) -> Verdict:
+    """Say what the certificate promises, how it compares with its control, and what to do."""
+    label, _, why = certificate.verdict.partition(" (")
+    tone: Tone = "bad" if not certificate.valid else "warn" if certificate.vacuous else "good"
+    reason = [f"{why[:1].upper()}{why[1:-1]}."] if why else []
+    return Verdict(
+        kind=label,
+        label=label[:1].upper() + label[1:],
+        tone=tone,
+        headline=certificate.promise
+        if certificate.valid
+        else "No promise follows from these numbers.",
+        sentences=(*reason, _seen(certificate), *_control(certificate)),
+        advice=tuple(Advice(text=text) for text in _next_steps(certificate)),
+    )
+
+
+def _seen(certificate: Certificate) -> str:
+    seen = (
+        f"The stochastic classifier errs on {wording.percent(certificate.error)} of "
+        f"{wording.count(certificate.samples, 'bound sample')}"
+    )
+    if certificate.test_error is None:
+        return f"{seen}. There were no test data."
+    return f"{seen} and on {wording.percent(certificate.test_error)} of the test data."
+
+
+def _control(certificate: Certificate) -> list[str]:
+    """Compare with the held-out bound of the prior alone, which needs no PAC-Bayes."""
+    if certificate.prior_bound is None or not certificate.valid:
+        return []
+    bound = wording.at_most(certificate.prior_bound, 2)
+    if certificate.prior_bound <= certificate.bound:
+        return [
+            f"The control is tighter: the held-out bound on the prior's mean weights is {bound}. "
+            "Here PAC-Bayes gains nothing over it."
+        ]
+    return [f"It is below its control, the held-out bound of {bound} on the prior's mean weights."]
+
+
+def _next_steps(certificate: Certificate) -> list[str]:
+    if not certificate.valid:
+        return ["Do not quote the bound.", "Remove the cause and run ``mindgap certify`` again."]
+    if certificate.vacuous and certificate.error_limit >= certificate.baseline:
+        return ["Train the prior longer, or use less noise: the classifier has learned too little."]
+    if certificate.vacuous:
+        learned = certificate.prior == "learned"
+        prior = [] if learned else ["Learn the prior on a part of the data (``--prior learned``)."]
+        return [*prior, "More bound samples lower the complexity term."]
+    steps = ["Draw new weights for every answer: the promise is about the stochastic classifier."]
+    if certificate.prior_bound is not None and certificate.prior_bound <= certificate.bound:
+        steps.append("To use one fixed model, take the prior's mean weights and their own bound.")
+    return [*steps, "Check that the data in use are of the same kind as the bound data."]
 
 
 def shares(certificate: Certificate, theorem: str) -> dict[str, float]:

@@ -5,13 +5,17 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from torch import Tensor
+
 from mindgap._version import __version__
 from mindgap.core import write_whole
 from mindgap.report import html, wording
 from mindgap.report.draw import draw
-from mindgap.report.pages.sampling_charts import KINDS, sampling_charts
+from mindgap.report.pages.sampling_charts import KINDS, acquisition_of, sampling_charts
+from mindgap.report.parts import Advice, Tone, Verdict
 from mindgap.sampling.taylor_sampler import TaylorSampler
 
+MANY_FAILED = 0.1  # of the points: from here on what is known says little about some places
 ACQUISITION = {
     "derivative": "the Taylor metric Df of order {order} by automatic differentiation, noise of variance {epsilon}",
     "differences": "the Taylor metric Df of order {order} by central differences, noise of variance {epsilon}",
@@ -60,18 +64,108 @@ def sampling_html(
     """
     names = list(names) or [f"x{k}" for k in range(sampler.domain.dimension)]
     outputs = list(outputs) or [f"y{k}" for k in range(sampler.width or 1)]
+    acquisition = acquisition_of(sampler)
+    charts = sampling_charts(sampler, acquisition, names, outputs)
     return html.render(
         "sampling.html",
+        verdict=judge_sampling(sampler, acquisition),
         source=source or "Taylor based sampling",
         known=len(sampler.answers),
         failed=len(sampler.failed),
         inputs=sampler.domain.dimension,
-        charts=[draw(chart, "points") for chart in sampling_charts(sampler, names, outputs)],
+        charts=[draw(chart, "points") for chart in charts],
         counts=counts(sampler),
         reasons=Counter(sampler.failed.values()).most_common(12),
         settings=settings_in_words(sampler, names),
         version=__version__,
     )
+
+
+def judge_sampling(sampler: TaylorSampler, acquisition: Tensor) -> Verdict:
+    """Say how far the sampling came, and whether new points lie where the function changes.
+
+    Args:
+        sampler: The sampler, with its points and values.
+        acquisition: The acquisition values of the known points, or none.
+    """
+    new = int(sampler.found().new.sum()) if sampler.answers else 0
+    ratio = _ratio(sampler, acquisition)
+    label, tone, headline = _case(sampler, new, ratio)
+    told = [
+        f"{wording.count(len(sampler.answers), 'value')} of "
+        f"{wording.count(len(sampler.asked), 'point')} are known, {new:,} of them at points that "
+        "the acquisition function chose."
+    ]
+    if ratio is not None:
+        told.append(
+            f"The acquisition function is {wording.number(ratio, 3)} times as large at new points "
+            "as at the others, on average."
+        )
+    if sampler.failed or sampler.pending:
+        told.append(f"{len(sampler.failed):,} failed and {len(sampler.pending):,} are pending.")
+    return Verdict(
+        kind=label.lower(),
+        label=label,
+        tone=tone,
+        headline=headline,
+        sentences=tuple(told if sampler.asked else ()),
+        advice=tuple(Advice(text=text) for text in _next_steps(sampler, new)),
+    )
+
+
+def _ratio(sampler: TaylorSampler, acquisition: Tensor) -> float | None:
+    """Compare the acquisition function at new points with the others.
+
+    Only where a point has its value by itself: the variance among neighbors falls where points
+    gather, so it would understate how well they were chosen.
+    """
+    if sampler.acquisition.kind == "neighbors" or not len(acquisition):
+        return None
+    new = sampler.found().new
+    if not bool(new.any()) or not float(acquisition[~new].sum()):
+        return None
+    return float(acquisition[new].mean() / acquisition[~new].mean())
+
+
+def _case(sampler: TaylorSampler, new: int, ratio: float | None) -> tuple[str, Tone, str]:
+    asked, failed, pending = (len(x) for x in (sampler.asked, sampler.failed, sampler.pending))
+    if not asked:
+        return "Not started", "neutral", "No point was asked for yet."
+    if failed > MANY_FAILED * asked:
+        return (
+            "Many failures",
+            "warn",
+            f"{failed:,} of {wording.count(asked, 'point')} failed: a part of the domain may be "
+            "missing.",
+        )
+    if pending:
+        verb = "waits for its value" if pending == 1 else "wait for their values"
+        return "Unfinished", "neutral", f"{pending:,} of {wording.count(asked, 'point')} {verb}."
+    if not new:
+        return "Initial design only", "neutral", "The acquisition function chose no point yet."
+    if ratio is not None and ratio <= 1:
+        return (
+            "Not where expected",
+            "warn",
+            "New points do not lie where the function changes more.",
+        )
+    where = "lie where the function changes more" if ratio is not None else "are evaluated"
+    return (
+        "Not tested yet",
+        "neutral",
+        f"{wording.count(new, 'new point')} {where}; whether they help a model is not known yet.",
+    )
+
+
+def _next_steps(sampler: TaylorSampler, new: int) -> list[str]:
+    test = "Train one model on these points and one on as many uniform points, and compare."
+    if sampler.failed:
+        return ["Read why points failed, below, and evaluate again what can be mended.", test]
+    if not sampler.asked:
+        return ["Run ``mindgap sample`` to choose points and evaluate them."]
+    if sampler.pending:
+        return ["Evaluate the points that wait: ``mindgap sample`` resumes where it stopped."]
+    return [test] if new else ["Ask for new points: ``mindgap sample --new 16``."]
 
 
 def counts(sampler: TaylorSampler) -> list[tuple[str, int, int, int, int]]:

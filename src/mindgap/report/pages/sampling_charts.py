@@ -36,18 +36,18 @@ class Cloud:
 
 
 def sampling_charts(
-    sampler: TaylorSampler, names: Sequence[str], outputs: Sequence[str]
+    sampler: TaylorSampler, acquisition: Tensor, names: Sequence[str], outputs: Sequence[str]
 ) -> tuple[Chart, ...]:
     """Return the chart that fits the number of inputs; none while nothing was asked.
 
     Args:
         sampler: The sampler, with its points and values.
+        acquisition: The acquisition values of the known points, or none.
         names: What the inputs are called.
         outputs: What the values are called.
     """
     if not sampler.asked:
         return ()
-    acquisition = _acquisition(sampler)
     cloud = cloud_of(sampler, acquisition)
     if sampler.domain.dimension == 1:
         return (curve(sampler, cloud, acquisition, names, outputs),)
@@ -56,9 +56,9 @@ def sampling_charts(
     return (matrix(cloud, names),)
 
 
-def _acquisition(sampler: TaylorSampler) -> Tensor:
-    """Return the acquisition values of the known points, if they can be computed."""
-    if sampler.function is None and sampler.acquisition.calls:
+def acquisition_of(sampler: TaylorSampler) -> Tensor:
+    """Return the acquisition values of the known points; none if they cannot be computed."""
+    if not sampler.asked or (sampler.function is None and sampler.acquisition.calls):
         return torch.empty(0, dtype=torch.float64)
     return sampler.acquisition_values().detach()
 
