@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mindgap.core.errors import InputError
+from mindgap.core.errors import InputError, MissingExtraError
 from mindgap.core.study import Trial
 from mindgap.runs import LocalExecutor, SerialExecutor, Store, sweep
 from mindgap.runs.sweep import default_store
@@ -232,3 +232,30 @@ def test_a_timeout_is_a_positive_number(toy, timeout):
 def test_a_timeout_needs_processes(toy):
     with pytest.raises(InputError, match=r"can be killed, got SerialExecutor\. Pass LocalExec"):
         sweep(toy.ToyStudy(), store=":memory:", executor=SerialExecutor(), timeout=1.0)
+
+
+def test_what_a_study_misses_is_told_before_any_trial(toy, tmp_path, monkeypatch):
+    calls = []
+
+    def prepare(study):
+        calls.append(study.name)
+        raise MissingExtraError("This needs the package 'x'. Run: pip install 'mindgap[hf]'")
+
+    monkeypatch.setattr(toy.ToyStudy, "prepare", prepare, raising=False)
+    log, store = tmp_path / "log.txt", tmp_path / "runs.sqlite"
+    with pytest.raises(MissingExtraError, match="hf"):
+        sweep(toy.ToyStudy(log=str(log)), store=store, progress=False)
+    assert calls == ["toy-study"]
+    assert not log.exists()
+    with Store(store) as kept:
+        assert not kept.records("toy-study")
+
+
+def test_a_study_is_prepared_once_and_only_if_trials_are_left(toy, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(toy.ToyStudy, "prepare", lambda study: calls.append(study.count))
+    store = tmp_path / "runs.sqlite"
+    for _ in range(2):
+        sweep(toy.ToyStudy(), store=store, executor=SerialExecutor(), progress=False)
+    sweep(toy.ToyStudy(count=3), store=store, executor=SerialExecutor(), progress=False, limit=0)
+    assert calls == [6]
