@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import pickle
@@ -11,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from processes import TOY, alive, eventually
 
 from mindgap.core.errors import InputError, MissingExtraError
 from mindgap.core.study import Trial
@@ -221,6 +223,30 @@ def test_a_trial_that_hangs_is_killed_and_the_others_run(toy, tmp_path):
     assert time.monotonic() - began < 20
     assert (found.done, found.failed) == (3, 1)
     assert found.failures[0][1].error == "Timeout: no answer within 0.5 s"
+
+
+def written(folder, name, text):
+    """A study of its own name in a file of its own, imported."""
+    (folder / f"{name.lower()}.py").write_text(text.replace("class ToyStudy", f"class {name}"))
+    return getattr(importlib.import_module(name.lower()), name)
+
+
+def test_the_time_to_load_a_study_does_not_count(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    study = written(tmp_path, "SlowStudy", f"import time\ntime.sleep(1.5)\n{TOY}")
+    found = sweep(study(count=2), store=":memory:", workers=1, timeout=1.0, progress=False)
+    assert (found.done, found.failed) == (2, 0)
+
+
+def test_what_a_trial_started_ends_with_its_time(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    text = TOY.replace("{os.getpid()}", "{__import__('subprocess').Popen(['sleep', '300']).pid}")
+    study = written(tmp_path, "StartingStudy", text)
+    log = tmp_path / "log.txt"
+    hanging = study(count=1, hangs=(0,), log=str(log))
+    found = sweep(hanging, store=":memory:", workers=1, timeout=1.0, progress=False)
+    assert found.failed == 1
+    assert eventually(lambda: not alive(int(log.read_text().split()[1])), 5)
 
 
 @pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), float("inf")])
