@@ -179,11 +179,15 @@ def test_the_page_asks_the_network_for_nothing(tmp_path: Path) -> None:
 
 
 @needs_browser
-@pytest.mark.parametrize("dimension", [1, 2, 4])
-def test_the_image_is_drawn_in_a_browser(dimension: int, tmp_path: Path) -> None:
-    dom, console = seen(sampling_page(ran(dimension), tmp_path / "page.html"), tmp_path)
-    assert dom.count('class="plot js-plotly-plot"') == 1
-    assert dom.count('class="main-svg"') >= 1
-    assert first_section(dom)[0] == "verdict"
-    assert first_section(dom)[1].startswith("15 new points")
+def test_the_images_are_drawn_in_a_browser(tmp_path: Path) -> None:
+    """A curve, a map and a matrix of planes, each below its verdict."""
+    pages = [sampling_page(ran(inputs), tmp_path / f"{inputs}.html") for inputs in (1, 2, 4)]
+    doms, console = seen(pages, tmp_path)
+    assert len(doms) == 3
+    for dom in doms:
+        assert dom.count('class="plot js-plotly-plot"') == 1
+        assert dom.count('class="main-svg"') >= 1
+        section, heading = first_section(dom)
+        assert section == "verdict"
+        assert heading.startswith("15 new points")
     assert not console

@@ -279,10 +279,17 @@ def test_pages_begin_with_the_same_card(pages, name: str) -> None:
     assert 'href="#verdict"' in text
 
 
+@pytest.fixture(scope="module")
+def shown(pages, tmp_path_factory):
+    """All pages after their scripts ran, and what the console said."""
+    doms, console = seen(list(pages.values()), tmp_path_factory.mktemp("browser"))
+    return dict(zip(pages, doms, strict=True)), console
+
+
 @needs_browser
 @pytest.mark.parametrize("name", HEADLINES)
-def test_pages_begin_with_the_card_in_a_browser(pages, name: str, tmp_path: Path) -> None:
-    dom, console = seen(pages[name], tmp_path)
+def test_pages_begin_with_the_card_in_a_browser(shown, name: str) -> None:
+    dom, console = shown[0][name], shown[1]
     section, heading = first_section(dom)
     assert (section, heading.startswith(HEADLINES[name])) == ("verdict", True)
     figures = len(re.findall(r'id="plot-[^"]*-data"', dom))
