@@ -147,3 +147,25 @@ def test_a_worker_whose_tasks_end_does_so_quietly():
         finally:
             worker.kill()
         assert worker.stderr.read() == b""
+
+
+def test_a_worker_ends_with_its_driver_though_another_holds_the_pipe():
+    driver = (
+        "import subprocess, sys\n"
+        "words = [sys.executable, '-c', 'from mindgap.runs.worker import main; main()']\n"
+        "worker = subprocess.Popen(words, stdin=int(sys.argv[1]), stdout=subprocess.PIPE)\n"
+        "worker.stdout.read(13)\n"  # its first message: eight bytes of length, then "ready"
+        "print(worker.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    source, held = os.pipe()  # we hold the end to which tasks would be written
+    words = [sys.executable, "-c", driver, str(source)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, pass_fds=[source]) as process:
+        os.close(source)
+        pid = int(process.stdout.readline())
+        process.kill()
+    try:
+        assert eventually(lambda: not alive(pid), 15)
+    finally:
+        os.close(held)
