@@ -16,6 +16,7 @@ from mindgap.core import (
     Scatter,
     Series,
     Surface,
+    Ticks,
 )
 
 NASTY = "<b>bold</b> </script><script>alert(1)</script>"
@@ -24,6 +25,18 @@ PIXEL = (
     "gAAAAABJRU5ErkJggg=="
 )
 GRID = [[x * x + y for x in (-1.0, 0.0, 1.0)] for y in (0.0, 1.0, 2.0)]
+
+PAIRS = Scatter(
+    title="Inputs",
+    x_label="a",
+    y_label=NASTY,
+    more_labels=["c"],
+    value_label="weight",
+    points=[
+        Points(name=NASTY, x=[1, 2], y=[3, 4], more=[[5, 6]], values=[0.5, 1.0]),
+        Points(name="new", x=[1], y=[7], more=[[8]], values=[0.25], symbol="square"),
+    ],
+)
 
 EVERY: dict[str, Chart] = {
     chart.kind: chart
@@ -37,6 +50,9 @@ EVERY: dict[str, Chart] = {
                 Series(name=NASTY, x=[1, 2], y=[1.0, 0.8], low=[0.9, 0.7], high=[1.1, 0.9]),
             ],
             marks=[Mark(name="lowest", x=2), Mark(name="goal", y=0.4)],
+            right=[Series(name=f"rate {NASTY}", x=[1, 3], y=[0.1, 0.01])],
+            right_label=NASTY,
+            ticks=[Ticks(name=f"saved {NASTY}", x=[1, 3])],
         ),
         Bar(
             title="Bounds",

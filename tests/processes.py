@@ -44,7 +44,7 @@ class ToyStudy(Study):
         if self.log:
             with open(self.log, "a") as stream:
                 stream.write(f"{number} {os.getpid()}\\n")
-        time.sleep(600 if number in self.hangs else self.pause)
+        time.sleep(60 if number in self.hangs else self.pause)
         if number in self.raises:
             raise ValueError(f"no square\\nfor {number}")
         if number in self.kills:

@@ -1,13 +1,28 @@
 """The renderer: every kind of chart becomes a figure that Plotly accepts, with words and colors."""
 
 import math
+import re
+from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
-from charts import EVERY, NASTY
+from charts import EVERY, NASTY, PAIRS
 
-from mindgap.core import Bar, Contour, Gallery, Heatmap, Histogram, Line, Mark, Points, Series
+from mindgap.core import (
+    Bar,
+    Contour,
+    Gallery,
+    Heatmap,
+    Histogram,
+    InputError,
+    Line,
+    Mark,
+    Points,
+    Scatter,
+    Series,
+)
 from mindgap.core.result import Result
+from mindgap.report import pages
 from mindgap.report.draw import draw, draw_all, figure_of
 from mindgap.report.parts import Card
 from mindgap.report.sections import bounds_charts, training_charts
@@ -39,6 +54,60 @@ def test_every_kind_is_a_valid_figure_that_stays_in_its_script_element(kind):
     assert drawn.height >= 150
     assert "<" not in drawn.data
     assert NASTY not in str(drawn.figure)
+
+
+def test_points_of_three_coordinates_are_drawn_in_every_pair():
+    figure = valid(PAIRS)
+    assert NASTY not in str(figure)
+    panels = [(trace["xaxis"], trace["yaxis"], trace["x"], trace["y"]) for trace in figure["data"]]
+    assert [panel for panel in panels if len(panel[2]) == 2] == [
+        ("x", "y", [1, 2], [3, 4]),
+        ("x2", "y2", [1, 2], [5, 6]),
+        ("x3", "y3", [3, 4], [5, 6]),
+    ]
+    assert sum(trace["showlegend"] for trace in figure["data"]) == 2
+    markers = [trace["marker"] for trace in figure["data"]]
+    assert [marker.get("showscale", False) for marker in markers] == [True] + [False] * 5
+    assert markers[0]["colorbar"]["title"]["text"] == "weight"
+    assert {(marker["cmin"], marker["cmax"]) for marker in markers} == {(0.0, 1.0)}
+    assert PAIRS.description.startswith(f"Inputs. Scatter plots of every pair of a, {NASTY}, c")
+    assert "Color: weight." in PAIRS.description
+    assert "a from 1 to 2, <b>" in str(PAIRS)
+
+
+def test_further_coordinates_need_names():
+    with pytest.raises(InputError, match="as many entries as more_labels, 0, got 1"):
+        Scatter(points=[Points(name="p", x=[1], y=[2], more=[[3]])])
+    with pytest.raises(InputError, match=r"more\[0\] of the points 'p'"):
+        Points(name="p", x=[1], y=[2], more=[[3, 4]])
+
+
+def test_a_second_axis_and_strips_of_ticks_have_axes_of_their_own():
+    figure = valid(EVERY["line"])
+    axes = [trace.get("yaxis", "y") for trace in figure["data"]]
+    assert axes == ["y", "y", "y", "y2", "y3"]
+    assert figure["layout"]["yaxis2"]["side"] == "right"
+    assert figure["layout"]["yaxis3"]["domain"][1] < figure["layout"]["yaxis"]["domain"][0]
+    assert "2 ticks from 1 to 3" in EVERY["line"].description
+    assert "0.1 → 0.01" in str(EVERY["line"])
+
+
+def test_marks_of_bars_with_a_legend_are_named_there():
+    figure = valid(EVERY["bar"])
+    assert [trace["name"] for trace in figure["data"]][2:] == ["one"]
+    assert figure["layout"]["shapes"][0]["label"]["text"] == ""
+    alone = valid(Bar(series=[Series(x=["a"], y=[1])], marks=[Mark(name="limit", y=2)]))
+    assert alone["layout"]["shapes"][0]["label"]["text"] == "limit"
+
+
+def test_pages_leave_drawing_to_the_renderer():
+    """A figure that a page builds itself has no text form, no alt text and a style of its own."""
+    for path in Path(pages.__file__).parent.glob("*.py"):
+        taken = re.findall(
+            r"from mindgap\.report\.style import (.*?)\n(?=\S|\n)", path.read_text(), re.S
+        )
+        assert not re.search(r"\b(figure|Figure|Drawn|line|axis)\b", " ".join(taken)), path.name
+        assert '"type": "' not in path.read_text(), path.name
 
 
 def test_a_gallery_is_drawn_without_a_figure():

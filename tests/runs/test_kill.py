@@ -9,7 +9,10 @@ import sqlite3
 import subprocess
 import sys
 
+import pytest
 from processes import alive, eventually
+
+from mindgap.runs.worker import receive
 
 TRIALS, KILLS, PAUSE = 200, 10, 0.025
 
@@ -118,12 +121,51 @@ def test_a_long_trial_holds_up_neither_an_interrupt_nor_a_kill(drivers):
     assert not committed(drivers.store)
 
 
-def test_a_worker_whose_driver_died_ends_quietly():
+@pytest.mark.parametrize("mode", [(), ("-X", "dev")], ids=["plain", "developer"])
+def test_a_worker_whose_driver_died_ends_quietly(mode):
+    program = "from mindgap.runs.worker import main; main()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, *mode, "-c", program], stdin=pipe, stdout=pipe, stderr=pipe
+    ) as worker:
+        worker.stdout.close()  # its first message has nobody to read it
+        assert worker.wait(timeout=20) == 0
+        assert worker.stderr.read() == b""
+
+
+def test_a_worker_whose_tasks_end_does_so_quietly():
+    """At once, and not only when the process that started it is gone."""
     program = "from mindgap.runs.worker import main; main()"
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=pipe, stdout=pipe, stderr=pipe
     ) as worker:
-        worker.stdout.close()  # its first message has nobody to read it
-        assert worker.wait(timeout=20) == 0
+        assert receive(worker.stdout) == b"ready"
+        worker.stdin.close()
+        try:
+            assert worker.wait(timeout=20) == 0
+        finally:
+            worker.kill()
         assert worker.stderr.read() == b""
+
+
+def test_a_worker_ends_with_its_driver_though_another_holds_the_pipe():
+    driver = (
+        "import subprocess, sys\n"
+        "words = [sys.executable, '-c', 'from mindgap.runs.worker import main; main()']\n"
+        "worker = subprocess.Popen(words, stdin=int(sys.argv[1]), stdout=subprocess.PIPE)\n"
+        "worker.stdout.read(13)\n"  # its first message: eight bytes of length, then "ready"
+        "print(worker.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    source, held = os.pipe()  # we hold the end to which tasks would be written
+    words = [sys.executable, "-c", driver, str(source)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, pass_fds=[source]) as process:
+        os.close(source)
+        pid = int(process.stdout.readline())
+        process.kill()
+    try:
+        assert eventually(lambda: not alive(pid), 15)
+    finally:
+        os.close(held)

@@ -202,6 +202,38 @@ def test_a_remark_tells_that_nothing_finishes(monkeypatch):
     assert "pass a timeout" in remarks.notes[0]
 
 
+def test_remarks_come_ever_more_rarely_until_an_answer(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    remarks = Remarks()
+    stall = loop._Stall("A test", remarks)
+
+    def told(*times):
+        remarks.notes.clear()
+        for clock[0] in times:
+            stall.tick(2, 1)
+        return [text.partition(" min")[0].rpartition(" ")[2] for text in remarks.notes]
+
+    assert told(599, 600, 601, 1199, 1200, 2399, 2400) == ["10", "20", "40"]
+    assert "with 2 under way (and 1 in other processes)" in remarks.notes[0]
+    clock[0] = 3000
+    stall.landed()
+    assert told(3001, 3599, 3600) == ["10"]
+
+
+def test_every_answer_ends_a_stall(monkeypatch):
+    landed = []
+
+    class Watched(loop._Stall):
+        def landed(self):
+            landed.append(True)
+            super().landed()
+
+    monkeypatch.setattr(loop, "_Stall", Watched)
+    run(Squares())
+    assert len(landed) == 1 + 5  # the start, then one per job
+
+
 class Shared(Squares):
     """Another driver has some of the jobs, and settles them after a while."""
 

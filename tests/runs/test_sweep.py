@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import pickle
@@ -11,8 +12,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from processes import TOY, alive, eventually
 
-from mindgap.core.errors import InputError
+from mindgap.core.errors import InputError, MissingExtraError
 from mindgap.core.study import Trial
 from mindgap.runs import LocalExecutor, SerialExecutor, Store, sweep
 from mindgap.runs.sweep import default_store
@@ -223,6 +225,30 @@ def test_a_trial_that_hangs_is_killed_and_the_others_run(toy, tmp_path):
     assert found.failures[0][1].error == "Timeout: no answer within 0.5 s"
 
 
+def written(folder, name, text):
+    """A study of its own name in a file of its own, imported."""
+    (folder / f"{name.lower()}.py").write_text(text.replace("class ToyStudy", f"class {name}"))
+    return getattr(importlib.import_module(name.lower()), name)
+
+
+def test_the_time_to_load_a_study_does_not_count(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    study = written(tmp_path, "SlowStudy", f"import time\ntime.sleep(1.5)\n{TOY}")
+    found = sweep(study(count=2), store=":memory:", workers=1, timeout=1.0, progress=False)
+    assert (found.done, found.failed) == (2, 0)
+
+
+def test_what_a_trial_started_ends_with_its_time(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    text = TOY.replace("{os.getpid()}", "{__import__('subprocess').Popen(['sleep', '300']).pid}")
+    study = written(tmp_path, "StartingStudy", text)
+    log = tmp_path / "log.txt"
+    hanging = study(count=1, hangs=(0,), log=str(log))
+    found = sweep(hanging, store=":memory:", workers=1, timeout=1.0, progress=False)
+    assert found.failed == 1
+    assert eventually(lambda: not alive(int(log.read_text().split()[1])), 5)
+
+
 @pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), float("inf")])
 def test_a_timeout_is_a_positive_number(toy, timeout):
     with pytest.raises(InputError, match="timeout must be"):
@@ -232,3 +258,30 @@ def test_a_timeout_is_a_positive_number(toy, timeout):
 def test_a_timeout_needs_processes(toy):
     with pytest.raises(InputError, match=r"can be killed, got SerialExecutor\. Pass LocalExec"):
         sweep(toy.ToyStudy(), store=":memory:", executor=SerialExecutor(), timeout=1.0)
+
+
+def test_what_a_study_misses_is_told_before_any_trial(toy, tmp_path, monkeypatch):
+    calls = []
+
+    def prepare(study):
+        calls.append(study.name)
+        raise MissingExtraError("This needs the package 'x'. Run: pip install 'mindgap[hf]'")
+
+    monkeypatch.setattr(toy.ToyStudy, "prepare", prepare, raising=False)
+    log, store = tmp_path / "log.txt", tmp_path / "runs.sqlite"
+    with pytest.raises(MissingExtraError, match="hf"):
+        sweep(toy.ToyStudy(log=str(log)), store=store, progress=False)
+    assert calls == ["toy-study"]
+    assert not log.exists()
+    with Store(store) as kept:
+        assert not kept.records("toy-study")
+
+
+def test_a_study_is_prepared_once_and_only_if_trials_are_left(toy, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(toy.ToyStudy, "prepare", lambda study: calls.append(study.count))
+    store = tmp_path / "runs.sqlite"
+    for _ in range(2):
+        sweep(toy.ToyStudy(), store=store, executor=SerialExecutor(), progress=False)
+    sweep(toy.ToyStudy(count=3), store=store, executor=SerialExecutor(), progress=False, limit=0)
+    assert calls == [6]

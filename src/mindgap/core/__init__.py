@@ -13,7 +13,7 @@ lazy(
         "calls": "call checked_call instability",
         "certificate": "Certificate",
         "chart": "Bar Chart Contour Gallery Heatmap Histogram Line Mark Points Sample Scatter Series "
-        "Surface",
+        "Surface Ticks",
         "checks": "check_type choice generator integer number rate validated",
         "diagnosis": "Advice Diagnosis Evidence Finding Kind Results Suspects",
         "errors": "CheckpointError DataUnavailableError InputError MindgapError MissingExtraError "

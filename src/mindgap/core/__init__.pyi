@@ -18,6 +18,7 @@ from mindgap.core.chart.parts import Mark as Mark
 from mindgap.core.chart.parts import Points as Points
 from mindgap.core.chart.parts import Sample as Sample
 from mindgap.core.chart.parts import Series as Series
+from mindgap.core.chart.parts import Ticks as Ticks
 from mindgap.core.checks import check_type as check_type
 from mindgap.core.checks import choice as choice
 from mindgap.core.checks import generator as generator

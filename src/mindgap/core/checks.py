@@ -140,8 +140,10 @@ def matches(value: Any, hint: Any) -> bool:
     >>> matches(3, float | None), matches(float("nan"), float), matches("ab", list[str])
     (True, False, False)
     """
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
+    origin, inner, sure = _parts(hint)
+    if type(value) in sure:
+        return True
+    if origin is typing.Union or origin is types.UnionType:
         return any(matches(value, part) for part in inner)
     if origin is typing.Literal:
         return any(type(value) is type(one) and value == one for one in inner)
@@ -159,6 +161,16 @@ def matches(value: Any, hint: Any) -> bool:
             len(inner) < 2 or all(matches(item, inner[1]) for item in value.values())
         )
     return _is_instance(value, origin or hint)
+
+
+@functools.cache  # an ensemble checks the same annotations for every member
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...], frozenset[type]]:
+    """Take an annotation apart, with the types whose values it allows without a look at them."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return origin, inner, frozenset().union(*(_parts(part)[2] for part in inner))
+    plain = isinstance(hint, type) and origin is None and hint not in (int, float)
+    return origin, inner, frozenset({hint} if plain else {type(None)} if hint is None else ())
 
 
 def _is_number(value: Any, hint: type) -> bool:

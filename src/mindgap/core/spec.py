@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from mindgap.core.checks import check_type
+from mindgap.core.checks import check_type, matches
 from mindgap.core.errors import InputError, shown
 
 
@@ -88,23 +88,40 @@ def inside(value: Any, metadata: Any) -> bool:
 
 def check(instance: Any) -> None:
     """Raise one sentence for the first field of a dataclass whose type or range is wrong."""
-    hints = _hints(instance.__class__)
-    for field in dataclasses.fields(instance):
-        value, words = getattr(instance, field.name), field.metadata.get("help", "")
-        meaning = f"It is: {words}." if words else f"See help({type(instance).__name__})."
-        check_type(field.name, value, hints[field.name], meaning)
+    cls = instance.__class__
+    for field, hint, limited in _checked(cls):
+        value = getattr(instance, field.name)
+        if not matches(value, hint):
+            check_type(field.name, value, hint, _meaning(cls, field))
         # No setting means "infinite" unless its author says so by the default.
         if isinstance(value, float) and math.isinf(value) and value != field.default:
-            raise InputError(f"{field.name} must be a finite number, got {value}. {meaning}")
-        if field.metadata and not inside(value, field.metadata):
             raise InputError(
-                f"{field.name} must be {allowed(field.metadata)}, got {shown(value)}. {meaning}"
+                f"{field.name} must be a finite number, got {value}. {_meaning(cls, field)}"
+            )
+        if limited and not inside(value, field.metadata):
+            raise InputError(
+                f"{field.name} must be {allowed(field.metadata)}, got {shown(value)}. "
+                f"{_meaning(cls, field)}"
             )
 
 
-@functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+@functools.cache  # an ensemble makes thousands of recipes, so nothing is looked up twice
+def _checked(cls: type) -> tuple[tuple[dataclasses.Field[Any], Any, bool], ...]:
+    """Return the fields of a dataclass with their types, and whether their values are limited."""
+    hints = typing.get_type_hints(cls)
+    return tuple(
+        (field, hints[field.name], _limited(field.metadata)) for field in dataclasses.fields(cls)
+    )
+
+
+def _limited(metadata: Any) -> bool:
+    ends = (metadata.get(key) for key in ("low", "high", "above", "below"))
+    return bool(metadata.get("choices")) or any(end is not None for end in ends)
+
+
+def _meaning(cls: type, field: dataclasses.Field[Any]) -> str:
+    words = field.metadata.get("help", "")
+    return f"It is: {words}." if words else f"See help({cls.__name__})."
 
 
 SECTIONS = ("Formula", "Reading", "Assumes")

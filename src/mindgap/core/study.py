@@ -44,6 +44,13 @@ class Study(Spec, abc.ABC, abstract=True):
     def trials(self) -> Sequence[Trial]:
         """List all trials, in a fixed order."""
 
+    def prepare(self) -> None:
+        """Raise one sentence if an extra or a data set that trials need is missing.
+
+        A sweep calls it once before the first trial that it runs, in the process that drives it.
+        Nothing is checked unless a study says what it needs.
+        """
+
     @abc.abstractmethod
     def run(self, trial: Trial) -> Record:
         """Run one trial and return its record."""

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mindgap.core import Bar, Chart, Gallery, Heatmap, Histogram, Line, Scatter, Surface
+from mindgap.report.figures.lines import line_figure
 from mindgap.report.figures.maps import heatmap_figure, scatter_figure
-from mindgap.report.figures.series import bar_figure, histogram_figure, line_figure
+from mindgap.report.figures.pairs import pairs_figure
+from mindgap.report.figures.series import bar_figure, histogram_figure
 from mindgap.report.figures.still import surface_still
 from mindgap.report.figures.surface import surface_figure
 from mindgap.report.style import Drawn, Figure
@@ -56,6 +58,8 @@ def draw_all(charts: Iterable[Chart], prefix: str) -> list[Drawn]:
 
 def figure_of(chart: Chart) -> Figure:
     """Return the data and the layout of a chart for Plotly."""
+    if isinstance(chart, Scatter) and chart.more_labels:
+        return pairs_figure(chart)
     return FIGURES[type(chart)](chart)
 
 

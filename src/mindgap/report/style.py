@@ -24,6 +24,8 @@ TRAIN, TEST, GREEN, AMBER, SKY, PINK = (
     "#CC79A7",
 )
 CYCLE = (TRAIN, TEST, GREEN, AMBER, PINK, SKY)
+INK, MUTED, LINE, GRAY = "#1f2733", "#5b6472", "#e6e9ee", "#b9c0cb"
+VIOLET = "#7a5ba8"  # no color of the first groups
 COLORS = {
     "train": TRAIN,
     "training data": TRAIN,
@@ -33,8 +35,16 @@ COLORS = {
     "validation": GREEN,
     "gap": AMBER,
     "complexity term": SKY,
+    "error on the bound data": TRAIN,
+    "monte carlo part": AMBER,
+    "complexity term without kl": SKY,
+    "complexity term of the kl": PINK,
+    "given": GRAY,
+    "initial design": TRAIN,
+    "new": TEST,
+    "failed": INK,
+    "pending": MUTED,
 }
-INK, MUTED, LINE, GRAY = "#1f2733", "#5b6472", "#e6e9ee", "#b9c0cb"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 BARE = {"l": 8, "r": 16, "t": 8, "b": 8}  # margins of a figure without a legend
 QUIET = {"ticks": "", "showgrid": False, "zeroline": False}  # an axis of names
@@ -165,6 +175,13 @@ def axis(label: str, scale: Scale = "", percent: bool = False) -> dict[str, Any]
     elif scale:
         made |= {"type": scale}
     return made | ({"tickformat": ".1~%", "rangemode": "tozero"} if percent else {})
+
+
+def legend_line(mark: Mark) -> dict[str, Any]:
+    """Return an entry of the legend for a mark whose name would cover others on the chart."""
+    style = {"color": mark.color or MUTED, "width": 1.3, "dash": "dot"}
+    nowhere = {"type": "scatter", "mode": "lines", "x": [None], "y": [None]}
+    return {**nowhere, "name": clean(mark.name), "line": style}
 
 
 def lines_across(marks: Sequence[Mark]) -> list[dict[str, Any]]:

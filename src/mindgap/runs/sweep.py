@@ -178,7 +178,7 @@ def sweep(
 
     Ctrl-C ends the sweep at once and keeps what is finished. The next call resumes where it
     stopped. Several drivers on one store share the trials: each trial is run by one of them, and
-    all of them return all records.
+    all of them return all records. What ``study.prepare`` misses is an error before the first trial.
 
     Args:
         study: The study to run.
@@ -212,7 +212,10 @@ def sweep(
         before = _known(kept, study)
         jobs = _jobs(ids, trials, before, retry_failed)
         resumed = sum(_is_done(before.get(key)) for key in ids)
-        total = resumed + (len(jobs) if limit is None else min(limit, len(jobs)))
+        left = len(jobs) if limit is None else min(limit, len(jobs))
+        if left:
+            study.prepare()
+        total = resumed + left
         depth = in_flight(chosen, workers)
         with (
             Progress(total, done=resumed, unit="trial", title=study.name, shown=progress) as bar,

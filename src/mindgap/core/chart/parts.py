@@ -1,4 +1,4 @@
-"""The parts of charts: series, points, contours, marks and samples."""
+"""The parts of charts: series, ticks, points, contours, marks and samples."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -69,13 +69,27 @@ class Series(Piece):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Ticks(Piece):
+    """Named places on the first axis, such as where a function was evaluated.
+
+    Args:
+        name: What the places are.
+        x: The places.
+    """
+
+    name: str = ""
+    x: Sequence[float] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Points(Piece):
-    """Named points of the plane.
+    """Named points of the plane, or of a space of more dimensions.
 
     Args:
         name: What the legend says.
         x: First coordinates.
         y: Second coordinates.
+        more: Further coordinates, one sequence each; a scatter chart then shows every pair.
         weights: Heavier points are drawn larger.
         values: Numbers to color the points by, instead of one color.
         symbol: The shape of a point.
@@ -84,13 +98,21 @@ class Points(Piece):
     name: str = ""
     x: Sequence[Value] = ()
     y: Sequence[Value] = ()
+    more: Sequence[Sequence[Value]] = ()
     weights: Sequence[Value] = ()
     values: Sequence[Value] = ()
     symbol: Symbol = "circle"
 
+    @property
+    def coordinates(self) -> tuple[Sequence[Value], ...]:
+        """All coordinates, the first two among them."""
+        return (self.x, self.y, *self.more)
+
     def _check(self) -> None:
         choice("symbol", self.symbol, SYMBOLS)
         same(f"y of the points {self.name!r}", self.y, "x", self.x)
+        for place, further in enumerate(self.more):
+            same(f"more[{place}] of the points {self.name!r}", further, "x", self.x)
         for extra in ("weights", "values"):
             if getattr(self, extra):
                 same(f"{extra} of the points {self.name!r}", getattr(self, extra), "x", self.x)

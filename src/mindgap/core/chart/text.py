@@ -4,10 +4,10 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from mindgap.core.chart.base import Chart
+from mindgap.core.chart.base import Chart, grouped
 from mindgap.core.chart.kinds import Bar, Gallery, Heatmap, Histogram, Line, Scatter
 from mindgap.core.chart.numbers import finite, known, short
-from mindgap.core.chart.parts import Series
+from mindgap.core.chart.parts import Points, Series
 
 STEPS = "▁▂▃▄▅▆▇█"
 SHADES = "░▒▓█"
@@ -29,7 +29,10 @@ def lines(chart: Chart) -> list[str]:
 
 @lines.register
 def _(chart: Line) -> list[str]:
-    return _named([(row.name, _curve(row, chart.percent)) for row in chart.series])
+    rows = [(row.name, _curve(row, chart.percent)) for row in chart.series]
+    rows += [(row.name, _curve(row, percent=False)) for row in chart.right]
+    rows += [(row.name, f"{len(row.x):,} ticks {_span(row.x)}") for row in chart.ticks]
+    return _named(rows)
 
 
 def _curve(row: Series, percent: bool) -> str:
@@ -59,11 +62,14 @@ def _(chart: Bar) -> list[str]:
 @lines.register
 def _(chart: Scatter) -> list[str]:
     return _named(
-        [
-            (row.name or "points", f"{len(row.x):,}, x {_span(row.x)}, y {_span(row.y)}")
-            for row in chart.points
-        ]
+        [(row.name or "points", f"{len(row.x):,}, {_spans(chart, row)}") for row in chart.points]
     )
+
+
+def _spans(chart: Scatter, row: Points) -> str:
+    names = chart.labels if row.more else ("x", "y")
+    pairs = zip(names, row.coordinates, strict=True)
+    return ", ".join(f"{name} {_span(found)}" for name, found in pairs)
 
 
 @lines.register
@@ -91,7 +97,8 @@ def _(chart: Heatmap) -> list[str]:
         (short(chart.y[r]), "".join(_shade(chart.z[r][c], low, high) for c in columns))
         for r in order
     ]
-    return [*_named(rows), f"{chart.z_label} {_span(found)}".strip()]
+    points = [grouped(chart.points)] if chart.points else []
+    return [*_named(rows), f"{chart.z_label} {_span(found)}".strip(), *points]
 
 
 @lines.register

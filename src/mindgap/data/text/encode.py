@@ -4,6 +4,7 @@ Features of a network are kept on disk, so that a large encoder reads a text onc
 """
 
 import hashlib
+import importlib.util
 import itertools
 import json
 import os
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, choice, integer, validated, write_whole
+from mindgap.core import InputError, choice, integer, require, validated, write_whole
 from mindgap.data.damage import reading
 from mindgap.data.download import taking_turns, writing
 from mindgap.data.store import cache_folder
@@ -151,6 +152,21 @@ def encode(
     else:
         features = _encoded(encoder, wanted, pooling, length, batch_size, cache, progress)
     return _pair_features(*features.chunk(2)) if pairs and apart else features
+
+
+def check_encoder(encoder: str | os.PathLike[str]) -> None:
+    """Raise one sentence if an encoder, or the extra that reads it, is missing.
+
+    Args:
+        encoder: What :func:`encode` would be given.
+
+    >>> check_encoder("bag-of-words")
+    """
+    if encoder == BAG:
+        return
+    if importlib.util.find_spec("transformers") is None:  # slow to import, so only looked for
+        require("transformers", "hf")
+    encoder_folder(encoder)
 
 
 def _pair_features(first: Tensor, second: Tensor) -> Tensor:

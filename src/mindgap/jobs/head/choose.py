@@ -5,7 +5,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -106,6 +106,19 @@ def _copied(model: Any, train: Any, loss: Any) -> Subject:
     return Subject(copy.deepcopy(whole), loss, train)
 
 
+Kind = Literal["untested", "no effect", "worse", "control", "better"]
+LEVEL = 0.05  # of the corrected p-value
+SAID: dict[Kind, str] = {
+    "untested": "Chosen on held-out training data: {setting}. Pass test data to see whether it "
+    "helps.",
+    "no effect": "Weighting by local variance ({setting}) shows no effect on the test error "
+    "(p = {p}).",
+    "worse": "Weighting by local variance ({setting}) raised the test error (p = {p}). Do not use "
+    "it.",
+    "control": "The test error fell, but no more than with the same weights on other samples "
+    "({setting}).",
+    "better": "Weighting by local variance ({setting}) lowered the test error (p = {p}).",
+}
 ARMS = {
     "as given": "the network as given",
     "uniform": "head retrained without weights",
@@ -135,39 +148,27 @@ class HeadChoice:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
+    def kind(self) -> Kind:
+        """What the weights did to the test error, next to both controls."""
+        if not self.against:
+            return "untested"
+        weighted, permuted = self.against["weighted"], self.against["permuted"]
+        if self.corrected()["weighted"] >= LEVEL:
+            return "no effect"
+        if weighted.difference > 0:
+            return "worse"
+        return "control" if weighted.difference >= permuted.difference else "better"
+
+    @property
     def verdict(self) -> str:
         """One sentence that says whether the weights helped."""
         m, k = self.search.best
-        setting = f"m = {m:g}, k = {k}"
-        if not self.against:
-            return (
-                f"Chosen on held-out training data: {setting}. Pass test data to see whether it "
-                "helps."
-            )
-        weighted, permuted = self.against["weighted"], self.against["permuted"]
-        p_value = self._corrected()["weighted"]
-        if p_value >= 0.05:
-            return (
-                f"Weighting by local variance ({setting}) did not change the test error (p = "
-                f"{p_value:.2g})."
-            )
-        if weighted.difference > 0:
-            return (
-                f"Weighting by local variance ({setting}) raised the test error (p = "
-                f"{p_value:.2g}). Do not use it."
-            )
-        if weighted.difference >= permuted.difference:
-            return (
-                "The test error fell, but no more than with the same weights on other samples "
-                f"({setting})."
-            )
-        return (
-            f"Weighting by local variance ({setting}) lowered the test error (p = {p_value:.2g})."
-        )
+        p_value = f"{self.corrected().get('weighted', 1.0):.2g}"
+        return SAID[self.kind].format(setting=f"m = {m:g}, k = {k}", p=p_value)
 
     def table(self) -> Table:
         """Compare the heads, one row each, with the map of the search."""
-        corrected = self._corrected()
+        corrected = self.corrected()
         rows: list[tuple[Any, ...]] = []
         for arm, words in ARMS.items():
             found = self.errors.get(arm)
@@ -201,6 +202,7 @@ class HeadChoice:
         """
         if Path(path).suffix.lower() not in (".html", ".htm"):
             return write_whole(path, lambda file: torch.save(self.model.state_dict(), file))
+        from mindgap.jobs.head.verdict import judge_head
         from mindgap.report.pages.study import study_page
         from mindgap.report.report import versions
         from mindgap.runs.work import now
@@ -212,9 +214,10 @@ class HeadChoice:
             "versions": versions(),
             "date": now(),
         }
-        return study_page(results, path)
+        return study_page(results, path, judge_head(self))
 
-    def _corrected(self) -> dict[str, float]:
+    def corrected(self) -> dict[str, float]:
+        """Return the p-value of every comparison, corrected by Holm."""
         return dict(
             zip(self.against, holm([test.p_value for test in self.against.values()]), strict=True)
         )

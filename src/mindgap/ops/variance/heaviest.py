@@ -70,9 +70,13 @@ class Heavy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Look:
-    """Where labels vary: the weights in numbers, and the samples to look at."""
+    """Where labels vary: the weights in numbers, and the samples to look at.
+
+    ``varied`` counts the samples whose neighbors do not all carry one label.
+    """
 
     samples: int
+    varied: int
     k: int
     mean: float
     largest: float
@@ -120,6 +124,7 @@ def look(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, count: int = 
     classes = is_classes(cloud.labels, weigher.task)
     return Look(
         samples=len(weighed.weights),
+        varied=int((weighed.variance > 0).sum()),
         k=weigher.k,
         mean=float(weighed.weights.mean()),
         largest=float(weighed.weights.max()),

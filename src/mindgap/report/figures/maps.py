@@ -1,6 +1,6 @@
 """Maps with points and contour lines, matrices, and points alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mindgap.core import Chart, Contour, Heatmap, Points, Scatter
@@ -10,6 +10,7 @@ from mindgap.report.style import (
     CYCLE,
     INK,
     TEST,
+    VIOLET,
     Figure,
     axis,
     axis_title,
@@ -21,9 +22,10 @@ from mindgap.report.style import (
 )
 
 SYMBOLS = {"cross": "x-thin", "ring": "circle-open"}  # Plotly's names where they differ
-HEAT = [[0, "#fbfbfc"], [0.5, "#d8cfe8"], [1, "#7a5ba8"]]  # violet: no color of the first groups
+HEAT = [[0, "#fbfbfc"], [0.5, "#d8cfe8"], [1, VIOLET]]
 COUNTS = [[0, "#fdeee3"], [1, TEST]]
 SMALLEST, LARGEST = 5, 11  # pixels across a point
+FEW, FEW_SIZE = 300, 7  # so few points without weights can be drawn so large
 MOST_IN_CELLS = 12  # names on an axis at which a cell has room for its number
 LONGEST_NAME = 14  # characters of a name on an axis
 
@@ -34,8 +36,8 @@ def heatmap_figure(chart: Heatmap) -> Figure:
         return _matrix(chart)
     traces = [_diverging(chart) if chart.diverging else _heat(chart)] if chart.z else []
     traces += [_contour(chart, row, k) for k, row in enumerate(chart.contours)]
-    heaviest = _heaviest(chart.points)
-    traces += [_points(row, k, heaviest) for k, row in enumerate(chart.points)]
+    # A point at the border of the map is shown whole.
+    traces += [trace | {"cliponaxis": False} for trace in point_traces(chart.points)]
     x, y = (axis(label) | {"showgrid": False, "zeroline": False} for label in _labels(chart))
     if not chart.diverging:
         x["range"], y["range"] = [chart.x[0], chart.x[-1]], [chart.y[0], chart.y[-1]]
@@ -133,7 +135,7 @@ def _contour(chart: Heatmap, row: Contour, place: int) -> dict[str, Any]:
 def scatter_figure(chart: Scatter) -> Figure:
     """Draw groups of points."""
     return figure(
-        [_points(row, k, _heaviest(chart.points)) for k, row in enumerate(chart.points)],
+        point_traces(chart.points, chart.value_label),
         height=420,
         x=axis(chart.x_label, chart.x_scale),
         y=axis(chart.y_label, chart.y_scale),
@@ -142,20 +144,42 @@ def scatter_figure(chart: Scatter) -> Figure:
     )
 
 
-def _heaviest(groups: Sequence[Points]) -> float:
-    return max(finite([row.weights for row in groups]), default=1.0) or 1.0
+def point_traces(
+    groups: Sequence[Points], label: str = "", bar: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Return groups of points as data for Plotly; the heaviest point of all is the largest.
+
+    Args:
+        groups: The points.
+        label: What their values are; without it there is no scale of colors.
+        bar: How that scale looks.
+    """
+    heaviest = max(finite([row.weights for row in groups]), default=0.0) or 1.0
+    few = sum(len(row.x) for row in groups) <= FEW
+    traces = [
+        _points(row, k, heaviest, FEW_SIZE if few else SMALLEST) for k, row in enumerate(groups)
+    ]
+    values = finite([row.values for row in groups])
+    colored = [trace["marker"] for row, trace in zip(groups, traces, strict=True) if row.values]
+    for marker in colored:
+        marker |= {"cmin": min([*values, 0.0]), "cmax": max([*values, 0.0])}
+    if label and colored:
+        shown = {"thickness": 12, "title": _bar_title(label), **(bar or {})}
+        colored[0].update(showscale=True, colorbar=shown)
+    return traces
 
 
-def _points(row: Points, place: int, heaviest: float) -> dict[str, Any]:
-    color: dict[str, Any] = {"color": color_of(row.name, place)}
+def _points(row: Points, place: int, heaviest: float, size: float) -> dict[str, Any]:
+    own = color_of(row.name, place)
+    color: dict[str, Any] = {"color": own}
     if row.values:
         color = {"color": list(row.values), "colorscale": "Viridis"}
-    weights = row.weights or (0.0,) * len(row.x)
     sizes = [
         round(SMALLEST + (LARGEST - SMALLEST) * max(weight or 0.0, 0.0) / heaviest, 1)
-        for weight in weights
+        for weight in row.weights
     ]
     weighed = "<br>weight %{customdata:.3~g}" if row.weights else ""
+    outline = row.symbol in SYMBOLS  # Plotly draws crosses and rings with their outline alone
     return {
         "type": "scatter",
         "mode": "markers",
@@ -165,11 +189,11 @@ def _points(row: Points, place: int, heaviest: float) -> dict[str, Any]:
         "marker": {
             **color,
             "symbol": SYMBOLS.get(row.symbol, row.symbol),
-            "size": sizes,
+            "size": sizes or size,
             "opacity": 0.85,
-            "line": {"color": "#ffffff", "width": 0.7},
+            "line": {"color": own, "width": 1.2} if outline else {"color": "#ffffff", "width": 0.7},
         },
-        "customdata": list(weights),
+        "customdata": list(row.weights),
         "hovertemplate": f"%{{x:.4~g}}, %{{y:.4~g}}{weighed}",
     }
 

@@ -1,32 +1,31 @@
-"""Lines with bands, bars with whiskers and notes, and histograms."""
+"""Bars with whiskers and notes, and histograms."""
 
 import math
 from typing import Any
 
-from mindgap.core import Bar, Histogram, Line, Mark, Series
+from mindgap.core import Bar, Histogram, Mark, Series
 from mindgap.core.chart.numbers import finite, known
 from mindgap.report.style import (
     BARE,
     COLORS,
-    CYCLE,
     Figure,
     axis,
     axis_title,
-    band,
     clean,
     color_of,
     figure,
+    legend_line,
     line,
     lines_across,
     named,
     whiskers,
 )
 
-DASHES = ("solid", "dash", "dot")
 GRAYS = ("#9aa3b0", "#d5dae1")
 HATCH = {"size": 7, "solidity": 0.3}
 MOST_LETTERS = 110  # of all names together, that fit under bars side by side
 LONGEST_NAME = 14  # characters under a bar
+LETTER = 0.023  # width of a letter of a note, as a share of a lying chart
 
 
 def bar_figure(chart: Bar) -> Figure:
@@ -43,21 +42,25 @@ def bar_figure(chart: Bar) -> Figure:
     values = axis(chart.y_label, chart.y_scale, chart.percent)
     values |= {"range": [0, chart.top]} if chart.top is not None else {}
     ends = [_note(chart, place, lying) for place in range(len(chart.notes))]
-    shapes = lines_across(
-        [Mark(name=m.name, x=m.y, color=m.color) if lying else m for m in chart.marks]
-    )
     several = len(chart.series) > 1
+    told = [mark for mark in chart.marks if several and mark.name]
     return figure(
-        traces,
+        [*traces, *(legend_line(mark) for mark in told)],
         height=_lying_height(chart) if lying else (380 if several else 320),
         x=values if lying else names,
         y={**names, "autorange": "reversed", "tickfont": {"size": 12}} if lying else values,
         barmode="stack" if chart.stacked else "group",
         showlegend=several,
-        shapes=shapes,
+        shapes=lines_across([_placed(mark, lying, mark in told) for mark in chart.marks]),
         annotations=ends,
         **({} if several else {"margin": BARE}),
     )
+
+
+def _placed(mark: Mark, lying: bool, told: bool) -> Mark:
+    """Return the mark where it is drawn; without its name if the legend tells it."""
+    name = "" if told else mark.name
+    return Mark(name=name, color=mark.color, **{"x" if lying else "y": mark.y})
 
 
 def _lying_height(chart: Bar) -> int:
@@ -128,39 +131,11 @@ def _note(chart: Bar, place: int, lying: bool) -> dict[str, Any]:
     text = {"text": clean(chart.notes[place]), "showarrow": False, "font": {"size": 12}}
     if not lying:
         return {**text, "x": place, "y": end, "yanchor": "bottom"}
-    if chart.top is not None and end > 0.65 * chart.top:
+    room = LETTER * len(chart.notes[place])
+    if chart.top is not None and end > (1 - room) * chart.top:
         ground = {"bgcolor": "rgba(255,255,255,0.85)"}
         return {**text, "y": place, "x": chart.top, "xanchor": "right", "xshift": -6, **ground}
     return {**text, "y": place, "x": end, "xanchor": "left", "xshift": 6}
-
-
-def line_figure(chart: Line) -> Figure:
-    """Draw curves, each with the band of its intervals."""
-    traces = [trace for k, row in enumerate(chart.series) for trace in _curve(chart, row, k)]
-    return figure(
-        traces,
-        height=380 if chart.wide else 300,
-        x=axis(chart.x_label, chart.x_scale),
-        y=axis(chart.y_label, chart.y_scale, chart.percent)
-        | ({"rangemode": "tozero"} if chart.from_zero else {}),
-        shapes=lines_across(chart.marks),
-        showlegend=len(traces) > 1,
-    )
-
-
-def _curve(chart: Line, row: Series, place: int) -> list[dict[str, Any]]:
-    name, color = clean(row.name), color_of(row.name, place)
-    digits = ".2%" if chart.percent else ".4~g"
-    curve = line(name, row.x, row.y, color, DASHES[place // len(CYCLE) % 3]) | {
-        "mode": row.mode if len(row.x) > 1 else "markers",
-        "legendgroup": name,
-        "hovertemplate": f"{name}<br>%{{x}}: %{{y:{digits}}}<extra></extra>",
-    }
-    if not row.low:
-        return [curve]
-    edge = [*row.high, *reversed(row.low)]
-    filled = band([*row.x, *reversed(row.x)], edge, color, name)
-    return [{**filled, "legendgroup": name, "showlegend": False}, curve]
 
 
 def histogram_figure(chart: Histogram) -> Figure:

@@ -3,27 +3,14 @@
 import functools
 import os
 from pathlib import Path
-from typing import Any
 
-from mindgap.core import Certificate, write_whole
+from mindgap.core import Bar, Certificate, Mark, Series, write_whole
 from mindgap.core.certificate import THEOREMS
 from mindgap.ops.pac_bayes import bounds
 from mindgap.report import html, wording
-from mindgap.report.style import (
-    AMBER,
-    GREEN,
-    INK,
-    PINK,
-    SKY,
-    TEST,
-    TRAIN,
-    Drawn,
-    Figure,
-    axis_title,
-    figure,
-    named,
-    upright,
-)
+from mindgap.report.draw import draw
+from mindgap.report.parts import Advice, Tone, Verdict
+from mindgap.report.style import GREEN, TEST
 
 FORMULAS = {
     "kl": bounds.small_kl,
@@ -32,10 +19,10 @@ FORMULAS = {
     "catoni": bounds.catoni,
 }
 PARTS = {
-    "seen": ("error on the bound data", TRAIN),
-    "drawn": ("Monte-Carlo part", AMBER),
-    "sure": ("complexity term without KL", SKY),
-    "kl": ("complexity term of the KL", PINK),
+    "seen": "error on the bound data",
+    "drawn": "Monte Carlo part",
+    "sure": "complexity term without KL",
+    "kl": "complexity term of the KL",
 }
 
 
@@ -46,18 +33,69 @@ def certificate_page(certificate: Certificate, path: str | os.PathLike[str]) -> 
 
 def certificate_html(certificate: Certificate) -> str:
     """Write the page as text."""
-    tone = "bad" if not certificate.valid else "warn" if certificate.vacuous else "good"
-    label, _, why = certificate.verdict.partition(" (")
     return html.render(
         "certificate.html",
         certificate=certificate,
-        tone=tone,
-        label=label,
-        why=f"{why[:1].upper()}{why[1:-1]}." if why else "",
+        verdict=judge_certificate(certificate),
         numbers=_numbers_in_words(certificate),
         made=_made_in_words(certificate),
-        charts=[_chart(certificate)],
+        charts=[draw(_chart(certificate), "parts")],
     )
+
+
+def judge_certificate(certificate: Certificate) -> Verdict:
+    """Say what the certificate promises, how it compares with its control, and what to do."""
+    label, _, why = certificate.verdict.partition(" (")
+    tone: Tone = "bad" if not certificate.valid else "warn" if certificate.vacuous else "good"
+    reason = [f"{why[:1].upper()}{why[1:-1]}."] if why else []
+    return Verdict(
+        kind=label,
+        label=label[:1].upper() + label[1:],
+        tone=tone,
+        headline=certificate.promise
+        if certificate.valid
+        else "No promise follows from these numbers.",
+        sentences=(*reason, _seen(certificate), *_control(certificate)),
+        advice=tuple(Advice(text=text) for text in _next_steps(certificate)),
+    )
+
+
+def _seen(certificate: Certificate) -> str:
+    seen = (
+        f"The stochastic classifier errs on {wording.percent(certificate.error)} of "
+        f"{wording.count(certificate.samples, 'bound sample')}"
+    )
+    if certificate.test_error is None:
+        return f"{seen}. There were no test data."
+    return f"{seen} and on {wording.percent(certificate.test_error)} of the test data."
+
+
+def _control(certificate: Certificate) -> list[str]:
+    """Compare with the held-out bound of the prior alone, which needs no PAC-Bayes."""
+    if certificate.prior_bound is None or not certificate.valid:
+        return []
+    bound = wording.at_most(certificate.prior_bound, 2)
+    if certificate.prior_bound <= certificate.bound:
+        return [
+            f"The control is tighter: the held-out bound on the prior's mean weights is {bound}. "
+            "Here PAC-Bayes gains nothing over it."
+        ]
+    return [f"It is below its control, the held-out bound of {bound} on the prior's mean weights."]
+
+
+def _next_steps(certificate: Certificate) -> list[str]:
+    if not certificate.valid:
+        return ["Do not quote the bound.", "Remove the cause and run ``mindgap certify`` again."]
+    if certificate.vacuous and certificate.error_limit >= certificate.baseline:
+        return ["Train the prior longer, or use less noise: the classifier has learned too little."]
+    if certificate.vacuous:
+        learned = certificate.prior == "learned"
+        prior = [] if learned else ["Learn the prior on a part of the data (``--prior learned``)."]
+        return [*prior, "More bound samples lower the complexity term."]
+    steps = ["Draw new weights for every answer: the promise is about the stochastic classifier."]
+    if certificate.prior_bound is not None and certificate.prior_bound <= certificate.bound:
+        steps.append("To use one fixed model, take the prior's mean weights and their own bound.")
+    return [*steps, "Check that the data in use are of the same kind as the bound data."]
 
 
 def shares(certificate: Certificate, theorem: str) -> dict[str, float]:
@@ -73,19 +111,29 @@ def shares(certificate: Certificate, theorem: str) -> dict[str, float]:
     }
 
 
-def _chart(certificate: Certificate) -> Drawn:
+def _chart(certificate: Certificate) -> Bar:
+    """Stack the parts of the bound by every theorem, with lines for test error and control."""
     lines = (
         []
         if certificate.test_error is None
-        else ["The orange line is the stochastic classifier's error on test data."]
+        else ["The line of the test error is the stochastic classifier's error on test data."]
     )
     if certificate.prior_bound is not None:
         lines.append(
-            "The green line is the control: the held-out bound on the prior's mean weights, "
-            "without noise."
+            "The held-out bound is the control: a bound on the prior's mean weights, without noise."
         )
-    return Drawn(
-        key="parts",
+    names = [_short(name) for name in certificate.bounds]
+    found = [shares(certificate, name) for name in certificate.bounds]
+    marks = [
+        Mark(name=words, y=value, color=color)
+        for words, value, color in (
+            ("test error", certificate.test_error, TEST),
+            ("held-out bound", certificate.prior_bound, GREEN),
+        )
+        if value is not None
+    ]
+    widest = max([*certificate.bounds.values(), *(mark.y or 0.0 for mark in marks)])
+    return Bar(
         title="What the bound is made of",
         caption=" ".join(
             [
@@ -94,80 +142,22 @@ def _chart(certificate: Certificate) -> Drawn:
                 *lines,
             ]
         ),
-        alt="Bars of the bounds by theorem: the kl inverse is "
-        f"{wording.at_most(certificate.bound)}, of which {wording.percent(certificate.error)} was "
-        "seen on the bound data.",
-        figure=_parts_figure(certificate),
-        wide=True,
-    )
-
-
-def _parts_figure(certificate: Certificate) -> Figure:
-    """Draw one stacked bar per theorem, and lines for the test error and the control."""
-    found = [shares(certificate, name) for name in certificate.bounds]
-    rows = list(range(len(found)))
-    bars: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": words,
-            "y": rows,
-            "x": [share[part] for share in found],
-            "marker": {"color": color},
-            "width": 0.55,
-            "hovertemplate": f"{words}: %{{x:.3%}}<extra></extra>",
-        }
-        for part, (words, color) in PARTS.items()
-    ]
-    lines = [
-        ("test error", certificate.test_error, TEST),
-        ("held-out bound", certificate.prior_bound, GREEN),
-    ]
-    drawn = [(words, value, color) for words, value, color in lines if value is not None]
-    widest = max([*certificate.bounds.values(), *(value for _, value, _ in drawn)])
-    far = min(1.3 * widest, max(1.05, 1.3 * certificate.bound))
-    legend = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": [None],
-            "y": [None],
-            "name": words,
-            "line": {"color": color},
-        }
-        for words, _, color in drawn
-    ]
-    return figure(
-        [*bars, *legend],
-        height=150 + 44 * len(rows),
-        x={"title": axis_title("error rate"), "tickformat": ".2~%", "range": [0, far]},
-        y={**named([_short(name) for name in certificate.bounds]), "autorange": "reversed"},
-        barmode="stack",
-        shapes=[upright(value, color=color, dash="solid") for _, value, color in drawn],
-        annotations=[
-            _label(row, value, far) for row, value in enumerate(certificate.bounds.values())
+        y_label="error rate",
+        percent=True,
+        series=[
+            Series(name=words, x=names, y=[share[part] for share in found])
+            for part, words in PARTS.items()
         ],
+        stacked=True,
+        horizontal=True,
+        notes=[wording.at_most(value, 2) for value in certificate.bounds.values()],
+        marks=marks,
+        top=min(1.3 * widest, max(1.05, 1.3 * certificate.bound)),
     )
 
 
 def _short(theorem: str) -> str:
     return THEOREMS.get(theorem, theorem).split(" (")[0]
-
-
-def _label(row: int, value: float, far: float) -> dict[str, Any]:
-    inside = value > 0.92 * far
-    spot = (
-        {"x": far, "xanchor": "right"} if inside else {"x": value, "xanchor": "left", "xshift": 8}
-    )
-    ground = {"bgcolor": "rgba(255,255,255,0.85)"}
-    return {
-        "y": row,
-        "text": wording.at_most(value, 2),
-        "showarrow": False,
-        "font": {"size": 12, "color": INK},
-        **ground,
-        **spot,
-    }
 
 
 def _numbers_in_words(certificate: Certificate) -> dict[str, str]:

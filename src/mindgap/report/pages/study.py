@@ -9,32 +9,39 @@ from mindgap.core import UnknownNameError, find, ordered, restored, write_whole
 from mindgap.core.spec import Words
 from mindgap.report import html, wording
 from mindgap.report.draw import draw_all
+from mindgap.report.pages.claim import judge_study
+from mindgap.report.parts import Verdict
 from mindgap.runs.results import table_of
 
 
-def study_page(results: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
+def study_page(
+    results: Mapping[str, Any], path: str | os.PathLike[str], verdict: Verdict | None = None
+) -> Path:
     """Write the results of a sweep to one HTML file.
 
     Args:
         results: What ``mindgap.runs.load_results`` reads.
         path: Where the page goes.
+        verdict: What the page says first; a comparison with the published numbers if None.
     """
-    return write_whole(path, study_html(results))
+    return write_whole(path, study_html(results, verdict))
 
 
-def study_html(results: Mapping[str, Any]) -> str:
+def study_html(results: Mapping[str, Any], verdict: Verdict | None = None) -> str:
     """Return the page as text."""
     # A file that was read as bare JSON holds infinities as words.
     results = restored(ordered(results, "results"))
-    table = table_of(results)
+    table, name, expected = table_of(results), str(results["study"]), results.get("expected", {})
+    trials, words = _trials(results.get("trials", ())), _words(name)
     return html.render(
         "study.html",
         title=table.title,
-        words=_words(str(results["study"])),
+        verdict=verdict or judge_study(table, expected, trials, words, name),
+        words=words,
         table=table,
         charts=draw_all(table.charts, "chart"),
-        expected=results.get("expected", {}),
-        trials=_trials(results.get("trials", ())),
+        expected=expected,
+        trials=trials,
         provenance=_provenance(results),
     )
 

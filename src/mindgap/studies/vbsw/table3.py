@@ -24,8 +24,8 @@ from mindgap.core import (
     paired_nested,
     standard_error,
 )
-from mindgap.data import load
-from mindgap.data.text.encode import encode
+from mindgap.data import DataSet, load
+from mindgap.data.text.encode import check_encoder, encode
 from mindgap.ops.convex.heads import solve_heads
 from mindgap.ops.variance.weights import permuted
 from mindgap.studies.vbsw.glue import (
@@ -58,6 +58,10 @@ L2S = (1e-2, 1e-1, 1.0, 10.0, 100.0)
 # Weights of mean 1 are no arm: ADAM does not see the scale of the loss.
 ADAM_ARMS = ("no weights", "VBSW", "permuted", "step × mean weight")
 OVERLAP = SHARES[2] / SHARES[0]  # of the random splits of a data set, for the corrected t-test
+
+
+def _load(name: str) -> DataSet:
+    return load(name.replace("-", "").lower())
 
 
 class VbswTable3(Study):
@@ -125,6 +129,12 @@ class VbswTable3(Study):
         official = [({"data": name, "judge": "GLUE dev"}, 0) for name in METRICS]
         return [Trial(parameters=parameters, seed=seed) for parameters, seed in (*drawn, *official)]
 
+    def prepare(self) -> None:
+        """Look for the encoder, the extra that reads it, and the three data sets."""
+        check_encoder(self.encoder)
+        for name in METRICS:
+            _load(name)
+
     def run(self, trial: Trial) -> Record:
         """Train and judge all arms on one split."""
         features, target, official = self._pool(trial["data"])
@@ -138,7 +148,7 @@ class VbswTable3(Study):
 
     def _pool(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return features, targets and which rows are GLUE's development part."""
-        data = load(name.replace("-", "").lower())
+        data = _load(name)
         assert data.texts is not None
         assert data.test_texts is not None
         assert data.test_targets is not None
