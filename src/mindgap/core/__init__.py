@@ -37,5 +37,6 @@ lazy(
         "study": "Record Study Trial",
         "subject": "Subject Which check_classes typed",
         "table": "Table",
+        "two_way": "TwoWay minimum_detectable two_way",
     },
 )
