@@ -261,17 +261,21 @@ def _rungs(race: Race, plan: Plan, control: Arm, candidates: Sequence[Arm]) -> l
 
 
 def _fair(race: Race, control: Arm, alive: Sequence[Arm], count: int, more: int) -> int:
-    """Limit the new seeds of a rung: no remedy gets more trials than the retuned baseline."""
+    """Limit the new seeds of a rung: no remedy gets more trials than the retuned baseline.
+
+    The first rung needs one seed at least; a later one without new seeds ranks by what is known.
+    """
+    least = 0 if count else 1
     if not race.trials.get(RETUNED):  # nothing could be retuned
-        return max(more, 1)
+        return max(more, least)
     sizes = Counter(arm.group for arm in alive)
     own, known = race.trials[RETUNED] + race.trials.get(BASELINE, 0), len(race.seen(control))
-    while more > 1 and any(
+    while more > least and any(
         race.trials.get(group, 0) + size * more > own + max(0, count + more - known)
         for group, size in sizes.items()
     ):
         more -= 1
-    return max(more, 1)
+    return max(more, least)
 
 
 def _affordable(race: Race, control: Arm, candidates: Sequence[Arm], budget: float) -> list[Arm]:
