@@ -10,7 +10,7 @@ lazy(
     __name__,
     {
         "bound": "Bound Terms",
-        "calls": "call checked_call instability",
+        "calls": "call checked_call instability mapped values",
         "certificate": "Certificate",
         "chart": "Bar Chart Contour Gallery Heatmap Histogram Line Mark Points Sample Scatter Series "
         "Surface",
@@ -27,7 +27,7 @@ lazy(
         "recipe": "Recipe",
         "references": "citation reference",
         "registry": "FAMILIES catalog find functions",
-        "remedy": "Remedy Stack Symptom TrainingState",
+        "remedy": "Losses Remedy Symptom",
         "result": "Interval Result",
         "special": "binomial_upper_tail chi_square_tail hypergeometric_tail normal_tail",
         "spec": "Spec implements option",
@@ -38,5 +38,6 @@ lazy(
         "subject": "Subject Which check_classes typed",
         "table": "Table",
         "two_way": "TwoWay minimum_detectable two_way",
+        "training_state": "Stack StackState TrainingState",
     },
 )

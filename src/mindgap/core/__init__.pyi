@@ -4,6 +4,8 @@ from mindgap.core.bound import Terms as Terms
 from mindgap.core.calls import call as call
 from mindgap.core.calls import checked_call as checked_call
 from mindgap.core.calls import instability as instability
+from mindgap.core.calls import mapped as mapped
+from mindgap.core.calls import values as values
 from mindgap.core.certificate import Certificate as Certificate
 from mindgap.core.chart.base import Chart as Chart
 from mindgap.core.chart.kinds import Bar as Bar
@@ -71,10 +73,9 @@ from mindgap.core.registry import FAMILIES as FAMILIES
 from mindgap.core.registry import catalog as catalog
 from mindgap.core.registry import find as find
 from mindgap.core.registry import functions as functions
+from mindgap.core.remedy import Losses as Losses
 from mindgap.core.remedy import Remedy as Remedy
-from mindgap.core.remedy import Stack as Stack
 from mindgap.core.remedy import Symptom as Symptom
-from mindgap.core.remedy import TrainingState as TrainingState
 from mindgap.core.result import Interval as Interval
 from mindgap.core.result import Result as Result
 from mindgap.core.spec import Spec as Spec
@@ -110,5 +111,11 @@ from mindgap.core.subject import Which as Which
 from mindgap.core.subject import check_classes as check_classes
 from mindgap.core.subject import typed as typed
 from mindgap.core.table import Table as Table
+from mindgap.core.training_state import Stack as Stack
+from mindgap.core.training_state import StackState as StackState
+from mindgap.core.training_state import TrainingState as TrainingState
+from mindgap.core.two_way import TwoWay as TwoWay
+from mindgap.core.two_way import minimum_detectable as minimum_detectable
+from mindgap.core.two_way import two_way as two_way
 
 __all__: list[str]
