@@ -19,6 +19,7 @@ class TwoWay:
 
     Attributes:
         difference: Mean over all seeds and samples.
+        standard_error: Its standard error.
         interval: Its two-sided interval.
         p_value: One-sided p-value of a mean above zero; one if nothing varies.
         freedom: Satterthwaite's degrees of freedom.
@@ -31,6 +32,7 @@ class TwoWay:
     """
 
     difference: float
+    standard_error: float
     interval: Interval
     p_value: float
     freedom: float
@@ -43,7 +45,7 @@ class TwoWay:
     @property
     def constant(self) -> bool:
         """Whether all differences are equal, so that nothing can be tested."""
-        return self.interval.low == self.interval.high
+        return self.standard_error == 0
 
     @property
     def harm(self) -> float:
@@ -83,6 +85,7 @@ def two_way(differences: ArrayLike, level: float = 0.95) -> TwoWay:
     half = student_quantile(level, freedom) * error if error else 0.0
     return TwoWay(
         difference=mean,
+        standard_error=error,
         interval=Interval(low=mean - half, high=mean + half, level=level),
         p_value=_one_sided(mean / error, freedom) if error else 1.0,
         freedom=freedom,

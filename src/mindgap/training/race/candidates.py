@@ -48,7 +48,7 @@ def cells(recipe: Recipe) -> list[Arm]:
     return [retuned(recipe, change) for change in changes]
 
 
-def extensions(recipe: Recipe) -> Callable[[Arm, Sequence[Arm]], list[Arm]]:
+def extensions(recipe: Recipe, most: float = 2.0) -> Callable[[Arm, Sequence[Arm]], list[Arm]]:
     """Return the function that extends the grid around the best cell.
 
     It goes further along every setting that the best cell changed, and joins the best cell with
@@ -56,6 +56,8 @@ def extensions(recipe: Recipe) -> Callable[[Arm, Sequence[Arm]], list[Arm]]:
 
     Args:
         recipe: The recipe as it is.
+        most: Largest cost of a cell. All remedies are trained on top of the best one, so its cost
+            multiplies theirs.
     """
 
     def extend(best: Arm, better: Sequence[Arm]) -> list[Arm]:
@@ -68,7 +70,8 @@ def extensions(recipe: Recipe) -> Callable[[Arm, Sequence[Arm]], list[Arm]]:
             {**best.settings, name: _further(getattr(recipe, name), value)}
             for name, value in best.settings.items()
         ]
-        return [retuned(recipe, change) for change in [*further, *joined]]
+        made = [retuned(recipe, change) for change in [*further, *joined]]
+        return [arm for arm in made if arm.cost <= most]
 
     return extend
 
@@ -156,7 +159,7 @@ def _strengths(cls: type[Remedy], count: int) -> list[Arm]:
     made = [cls(**{field: value}) for value in values[:count]]
     return [
         Arm(
-            name=f"{cls.name.replace('-', ' ')}, {field.replace('_', ' ')} {value:g}",
+            name=f"{cls.name.replace('-', ' ')} ({field.replace('_', ' ')} {value:g})",
             group=cls.name,
             cost=cls.cost,
             remedies=(remedy,),

@@ -158,6 +158,18 @@ class Race:
             )
         )
 
+    def behind(self, arm: Arm, best: Arm) -> tuple[float, float] | None:
+        """Return how much higher the error is than that of the best arm, and the standard error."""
+        found = self.gain(best, arm)
+        if found is not None:
+            return found.difference, found.standard_error
+        seeds = set(self.seen(arm)) & set(self.seen(best))
+        if not seeds:
+            return None
+        rows = [self.seen(arm)[s].errors - self.seen(best)[s].errors for s in seeds]
+        more = np.mean(rows, axis=0)
+        return float(more.mean()), float(more.std(ddof=1)) / math.sqrt(len(more))
+
     def gain(self, arm: Arm, control: Arm) -> TwoWay | None:
         """Test an arm against the control on validation data, which tells the noise."""
         mine, its = self.seen(arm), self.seen(control)
@@ -227,10 +239,21 @@ def _retuned(
         race.train("retune", more, count)
         tried += more
     order = race.ranked(tried, count)
+    chosen = min(order, key=lambda arm: (not _as_good(race, arm, order[0]), arm.cost))
     for place, arm in enumerate(order, 1):
         reason = f"{_nth(place)} of {len(order)} settings on validation data"
-        race.tell("retune", arm, count, kept=place == 1, reason=reason)
-    return order[0]
+        if arm is chosen and place > 1:
+            reason += ", and the cheapest within one standard error of the first"
+        race.tell("retune", arm, count, kept=arm is chosen, reason=reason)
+    return chosen
+
+
+def _as_good(race: Race, arm: Arm, best: Arm) -> bool:
+    """Whether an arm is within one standard error of the best, so that its cost may decide."""
+    if arm is best:
+        return True
+    behind = race.behind(arm, best)
+    return behind is not None and behind[0] <= behind[1]
 
 
 def _within(arms: Sequence[Arm], count: int, budget: float) -> list[Arm]:
