@@ -39,7 +39,7 @@ Symptom = Literal[
     "under-confidence",
     "noise sensitivity",
 ]
-RemedyNeed = Literal["classification", "images", "real inputs"]
+RemedyNeed = Literal["classification", "images", "real inputs", "training data"]
 Losses = Callable[[Tensor, Tensor], Tensor]
 
 # Hooks that an ensemble calls as they are, because they depend on their arguments and on seed,
