@@ -16,6 +16,7 @@ from mindgap.core import (
     Progress,
     Task,
     TwoWay,
+    find,
     integer,
     mean_interval,
     rate,
@@ -131,7 +132,7 @@ def improve(
     >>> found.word in ("helps", "retuning helps", "could not tell", "no difference", "harms")
     True
     """
-    _check(trainings, holdout, seed)
+    _check(trainings, holdout, seed, remedies or ())
     seconds = None if budget is None else as_seconds(budget)
     trainer, source, problem = trainer_of(
         recipe,
@@ -155,11 +156,13 @@ def improve(
         return job.run(name, {"seed": seed, "holdout": holdout, "budget": budget})
 
 
-def _check(trainings: int | None, holdout: float, seed: int) -> None:
+def _check(trainings: int | None, holdout: float, seed: int, remedies: Sequence[str]) -> None:
     if trainings is not None:
         make_plan(integer("trainings", trainings, 1))
     rate("holdout", holdout)
     integer("seed", seed, 0)
+    for name in remedies:
+        find(name, "remedy")
 
 
 def _width(executor: AnyExecutor, workers: int | None) -> int:
@@ -259,8 +262,6 @@ class _Job:
             inputs,
             self._remedies,
         )
-        if self._remedies is not None:
-            _known(self._remedies, [*(cls.name for cls in chosen), *self._skipped])
         return search(
             self._plan,
             baseline(),
@@ -414,14 +415,6 @@ class _Job:
             gain=float(gain.mean()),
             interval=mean_interval(gain),
         )
-
-
-def _known(wanted: Sequence[str], found: Sequence[str]) -> None:
-    from mindgap.core import unknown_name
-
-    for name in wanted:
-        if name not in found:
-            raise unknown_name("remedy", name, found)
 
 
 def _averaged(outputs: NDArray[np.float64], task: Task) -> NDArray[np.float64]:

@@ -104,7 +104,12 @@ def _lack(told: Told, row: Judged) -> str:
 def curve(told: Told, full: float, doubled: float, half: TwoWay) -> str:
     """Tell what more data would give, from training on less."""
     if half.interval.low <= 0:
-        return "Half of the data does as well on validation samples: more data promises little."
+        unit = " points" if told.rate else ""
+        return (
+            "Whether more data would help could not be told: half of the data costs "
+            f"{change(half.difference, told.rate)}{unit} on validation samples (95 % interval "
+            f"{ends(half.interval, told.rate)})."
+        )
     kind = told.metric.replace("test", "validation")
     return (
         f"Twice the data would lower the {kind} from {amount(full, told.rate)} to about "

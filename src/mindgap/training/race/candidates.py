@@ -159,13 +159,18 @@ def _strengths(cls: type[Remedy], count: int) -> list[Arm]:
     made = [cls(**{field: value}) for value in values[:count]]
     return [
         Arm(
-            name=f"{cls.name.replace('-', ' ')} ({field.replace('_', ' ')} {value:g})",
+            name=f"{_title(cls)} ({field.replace('_', ' ')} {value:g})",
             group=cls.name,
             cost=cls.cost,
             remedies=(remedy,),
         )
         for remedy, value in zip(made, values, strict=False)
     ]
+
+
+def _title(cls: type[Remedy]) -> str:
+    """Return the name in words; an abbreviation as it is written."""
+    return cls.__name__ if cls.__name__.isupper() else cls.name.replace("-", " ")
 
 
 def strengths_of(cls: type[Remedy]) -> tuple[Any, ...]:
