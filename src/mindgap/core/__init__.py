@@ -32,12 +32,12 @@ lazy(
         "special": "binomial_upper_tail chi_square_tail hypergeometric_tail normal_tail",
         "spec": "Spec implements option",
         "split": "Batch Inputs Split as_split as_tensor check_finite part",
-        "stats": "Nested Paired binomial_tail_inverse holm kl_inverse mean_interval paired "
+        "stats.comparisons": "Nested Paired binomial_tail_inverse holm kl_inverse mean_interval paired "
         "paired_nested proportion_interval spearman standard_error",
+        "stats.two_way": "TwoWay minimum_detectable two_way",
         "study": "Record Study Trial",
         "subject": "Subject Which check_classes typed",
         "table": "Table",
-        "two_way": "TwoWay minimum_detectable two_way",
         "training_state": "Stack StackState TrainingState",
     },
 )

@@ -92,17 +92,20 @@ from mindgap.core.split import as_split as as_split
 from mindgap.core.split import as_tensor as as_tensor
 from mindgap.core.split import check_finite as check_finite
 from mindgap.core.split import part as part
-from mindgap.core.stats import Nested as Nested
-from mindgap.core.stats import Paired as Paired
-from mindgap.core.stats import binomial_tail_inverse as binomial_tail_inverse
-from mindgap.core.stats import holm as holm
-from mindgap.core.stats import kl_inverse as kl_inverse
-from mindgap.core.stats import mean_interval as mean_interval
-from mindgap.core.stats import paired as paired
-from mindgap.core.stats import paired_nested as paired_nested
-from mindgap.core.stats import proportion_interval as proportion_interval
-from mindgap.core.stats import spearman as spearman
-from mindgap.core.stats import standard_error as standard_error
+from mindgap.core.stats.comparisons import Nested as Nested
+from mindgap.core.stats.comparisons import Paired as Paired
+from mindgap.core.stats.comparisons import binomial_tail_inverse as binomial_tail_inverse
+from mindgap.core.stats.comparisons import holm as holm
+from mindgap.core.stats.comparisons import kl_inverse as kl_inverse
+from mindgap.core.stats.comparisons import mean_interval as mean_interval
+from mindgap.core.stats.comparisons import paired as paired
+from mindgap.core.stats.comparisons import paired_nested as paired_nested
+from mindgap.core.stats.comparisons import proportion_interval as proportion_interval
+from mindgap.core.stats.comparisons import spearman as spearman
+from mindgap.core.stats.comparisons import standard_error as standard_error
+from mindgap.core.stats.two_way import TwoWay as TwoWay
+from mindgap.core.stats.two_way import minimum_detectable as minimum_detectable
+from mindgap.core.stats.two_way import two_way as two_way
 from mindgap.core.study import Record as Record
 from mindgap.core.study import Study as Study
 from mindgap.core.study import Trial as Trial
@@ -114,8 +117,5 @@ from mindgap.core.table import Table as Table
 from mindgap.core.training_state import Stack as Stack
 from mindgap.core.training_state import StackState as StackState
 from mindgap.core.training_state import TrainingState as TrainingState
-from mindgap.core.two_way import TwoWay as TwoWay
-from mindgap.core.two_way import minimum_detectable as minimum_detectable
-from mindgap.core.two_way import two_way as two_way
 
 __all__: list[str]

@@ -1,9 +1,5 @@
 """The page of ``mindgap improve``: the verdict, the table, the race and what is claimed."""
 
-import os
-from pathlib import Path
-
-from mindgap.core import write_whole
 from mindgap.report import html, wording
 from mindgap.report.draw import draw_all
 from mindgap.report.improved import STAGES, Improved, Passage
@@ -15,16 +11,6 @@ LABELS = {
     "no difference": "No difference",
     "harms": "Harms",
 }
-
-
-def improve_page(improved: Improved, path: str | os.PathLike[str]) -> Path:
-    """Write the page to one HTML file that needs nothing else.
-
-    Args:
-        improved: What was found.
-        path: Where the page goes.
-    """
-    return write_whole(path, improve_html(improved))
 
 
 def improve_html(improved: Improved) -> str:

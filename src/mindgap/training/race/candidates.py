@@ -155,7 +155,7 @@ def arms_of(
 
 
 def _strengths(cls: type[Remedy], count: int) -> list[Arm]:
-    field, values = _VARIED.get(cls.name) or (cls.strength, strengths_of(cls))
+    field, values = _VARIED.get(cls.name) or (cls.strength, _strengths_of(cls))
     made = [cls(**{field: value}) for value in values[:count]]
     return [
         Arm(
@@ -173,13 +173,13 @@ def _title(cls: type[Remedy]) -> str:
     return cls.__name__ if cls.__name__.isupper() else cls.name.replace("-", " ")
 
 
-def strengths_of(cls: type[Remedy]) -> tuple[Any, ...]:
+def _strengths_of(cls: type[Remedy]) -> tuple[Any, ...]:
     """Choose three strengths of a remedy: its default, a stronger and a weaker one.
 
     >>> from mindgap.remedies import Dropout, EarlyStopping, WeightDecay
-    >>> strengths_of(EarlyStopping), strengths_of(WeightDecay)
+    >>> _strengths_of(EarlyStopping), _strengths_of(WeightDecay)
     ((5, 10, 2), (0.01, 0.03, 0.00333))
-    >>> strengths_of(Dropout)
+    >>> _strengths_of(Dropout)
     (0.3, 0.563, 0.125)
     """
     field = next(f for f in dataclasses.fields(cls) if f.name == cls.strength)

@@ -61,7 +61,7 @@ def _cleaned(finding: Finding, places: Tensor) -> list[Arm]:
     return arms
 
 
-class Relabeled(Split):
+class _Relabeled(Split):
     """A split in which some targets are replaced."""
 
     def __init__(self, whole: Split, index: Tensor, targets: Tensor) -> None:
@@ -94,7 +94,7 @@ def cleaned(train: Split, places: Tensor, fix: Mapping[str, Any]) -> tuple[Split
     """
     if "relabel" in fix:
         pairs = torch.tensor(fix["relabel"])
-        train = Relabeled(train, pairs[:, 0], pairs[:, 1])
+        train = _Relabeled(train, pairs[:, 0], pairs[:, 1])
     if "drop" in fix:
         places = places[~torch.isin(places, torch.tensor(fix["drop"]))]
     return train.subset(places), places

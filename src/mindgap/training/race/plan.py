@@ -4,8 +4,7 @@ import dataclasses
 import math
 import re
 
-from mindgap.core import InputError
-from mindgap.core.two_way import TwoWay
+from mindgap.core import InputError, TwoWay
 
 LEAST = 40  # trainings below which no gain of a usual size could be found
 MOST = 600  # beyond it, test samples and not trainings limit what can be found

@@ -76,7 +76,7 @@ class Trainer:
         return [self._scores(self.outputs(model, self.validation)) for model in models]
 
     def _scores(self, outputs: Tensor) -> Scores:
-        return scores_of(outputs, self.validation.targets, self.loss, self.task)
+        return _scores_of(outputs, self.validation.targets, self.loss, self.task)
 
     def answers(self, arm: Arm, seeds: Sequence[int]) -> list[NDArray[np.float32]]:
         """Train on all training data, and answer the test inputs; nobody looks at the targets."""
@@ -85,7 +85,7 @@ class Trainer:
 
     def errors(self, answers: NDArray[np.float32]) -> NDArray[np.float64]:
         """Open the test targets, and say how wrong the answers of a model are, sample by sample."""
-        return scores_of(
+        return _scores_of(
             torch.from_numpy(answers.copy()), self.test.targets, self.loss, self.task
         ).errors
 
@@ -102,10 +102,10 @@ class Trainer:
         return found
 
 
-def scores_of(outputs: Tensor, targets: Tensor, loss: Any, task: Task) -> Scores:
+def _scores_of(outputs: Tensor, targets: Tensor, loss: Any, task: Task) -> Scores:
     """Compare outputs with targets, sample by sample.
 
-    >>> found = scores_of(torch.eye(2), torch.tensor([0, 0]), as_loss("nll"), "classification")
+    >>> found = _scores_of(torch.eye(2), torch.tensor([0, 0]), as_loss("nll"), "classification")
     >>> found.errors.tolist(), found.losses.tolist()
     ([0.0, 1.0], [-1.0, -0.0])
     """
