@@ -58,6 +58,8 @@ class Remedy(Spec, abstract=True):
     is the time that training takes with it, as a multiple of plain training: a rough number that
     ranks advice. ``needs`` is what it cannot do without. ``horizon`` tells that it depends on the
     number of epochs planned: the checkpoint of a shorter or longer run is then refused.
+    ``rowwise`` tells that ``losses`` treats every sample by itself and does not look at the state,
+    so that an ensemble can call it once for equal members.
 
     A loop calls ``prepare`` first. It calls ``rate_factor`` before each epoch. In every step it
     calls ``inputs``, ``losses``, ``weights`` and ``penalty`` while it computes the loss,
@@ -79,6 +81,7 @@ class Remedy(Spec, abstract=True):
     cost: ClassVar[float] = 1.0
     needs: ClassVar[frozenset[RemedyNeed]] = frozenset()
     horizon: ClassVar[bool] = False
+    rowwise: ClassVar[bool] = False
 
     @property
     def validation(self) -> float:

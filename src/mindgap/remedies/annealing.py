@@ -30,7 +30,7 @@ class Annealing(Remedy):
     method = ("E5",)
     cites = ("loshchilov2017sgdr",)
     strength = "depth"
-    treats = frozenset({"under-fitting", "divergence"})
+    treats = frozenset({"under-fitting"})
     horizon = True
 
     depth: float = option(

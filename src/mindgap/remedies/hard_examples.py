@@ -28,7 +28,7 @@ class HardExamples(Remedy):
     method = ("E5",)
     cites = ("shrivastava2016training",)
     strength = "share"
-    treats = frozenset({"hard samples", "under-fitting"})
+    treats = frozenset({"hard samples"})
     cost = 1.1
 
     share: float = option(

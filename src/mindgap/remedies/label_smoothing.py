@@ -34,6 +34,7 @@ class LabelSmoothing(Remedy):
     treats = frozenset({"over-confidence", "over-fitting", "wrong labels"})
     needs = frozenset({"classification"})
     cost = 1.1
+    rowwise = True
 
     share: float = option(
         0.1, help="share ε of the probability spread over all classes; 0 is off", low=0, below=1

@@ -30,7 +30,7 @@ class PlateauAnnealing(Remedy):
     method = ("E5",)
     cites = ("he2016deep",)
     strength = "cut"
-    treats = frozenset({"under-fitting", "divergence", "late over-fitting"})
+    treats = frozenset({"under-fitting", "late over-fitting"})
     cost = 1.1
 
     cut: float = option(

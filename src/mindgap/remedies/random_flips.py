@@ -29,7 +29,7 @@ class RandomFlips(Remedy):
     strength = "rate"
     treats = frozenset({"over-fitting"})
     needs = frozenset({"images"})
-    cost = 1.1
+    cost = 1.2
 
     rate: float = option(
         0.5, help="probability with which an image is mirrored; 0 is off", low=0, high=1

@@ -35,7 +35,7 @@ class WeightAveraging(Remedy):
     method = ("E5",)
     cites = ("izmailov2018averaging", "polyak1992acceleration")
     strength = "share"
-    treats = frozenset({"over-fitting", "late over-fitting", "sharp minimum"})
+    treats = frozenset({"over-fitting", "sharp minimum"})
     horizon = True
 
     share: float = option(

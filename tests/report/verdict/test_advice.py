@@ -22,12 +22,12 @@ def test_every_kind_of_case_has_a_first_step(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "symptoms", "first"),
     [
-        ("over-fitting", (), "weight-decay"),
+        ("over-fitting", (), "weight-averaging"),
         ("over-fitting", ("late over-fitting",), "early-stopping"),
-        ("over-fitting", ("sharp minimum",), "perturbed"),
-        ("under-fitting", (), "variance-weighting"),
+        ("over-fitting", ("sharp minimum",), "weight-averaging"),
+        ("under-fitting", (), "annealing"),
         ("under-fitting", ("wrong labels",), "variance-weighting"),
-        ("fine", ("wrong labels",), "variance-weighting"),
+        ("fine", ("wrong labels",), "label-smoothing"),
         ("diverged", (), "gradient-clipping"),
     ],
 )
@@ -38,7 +38,7 @@ def test_the_case_decides_which_remedy_comes_first(
 
 
 def test_among_equals_the_cheaper_remedy_comes_first() -> None:
-    assert remedies("fine", "sharp minimum") == ["perturbed", "sam", "asam"]
+    assert remedies("fine", "sharp minimum") == ["weight-averaging", "perturbed", "sam"]
 
 
 def test_a_suggestion_names_the_symptoms_that_it_is_against() -> None:

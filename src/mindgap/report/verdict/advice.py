@@ -55,7 +55,7 @@ def advise(kind: str, found: Iterable[Symptom] = ()) -> tuple[Advice, ...]:
         found: Further symptoms, from the training curves or a diagnosis.
 
     >>> [advice.remedy for advice in advise("over-fitting", ["late over-fitting"])]
-    ['', 'early-stopping', 'weight-decay', 'dropout']
+    ['', 'early-stopping', 'weight-averaging', 'weight-decay']
     """
     case = kind.removeprefix("mild ")
     symptoms = SYMPTOMS.get(case, frozenset()) | frozenset(found)
