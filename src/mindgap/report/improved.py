@@ -98,7 +98,7 @@ class Passage:
 class Improved:
     """Whether anything tried improves a recipe, by how much, and at what cost.
 
-    ``print`` shows the verdict and the table; ``save`` writes .html, .json or .md.
+    ``print`` shows the verdict and the table; ``save`` writes .html, .json, .md or .txt.
 
     Args:
         title: What was to be improved.
@@ -273,9 +273,14 @@ class Improved:
         """Write the answer whole or not at all.
 
         Args:
-            path: Where to; the suffix .html, .json or .md says how.
+            path: Where to; the suffix .html, .json, .md or .txt says how.
         """
-        writers = {".html": _page, ".json": Improved.to_json, ".md": Improved.to_markdown}
+        writers = {
+            ".html": _page,
+            ".json": Improved.to_json,
+            ".md": Improved.to_markdown,
+            ".txt": _plain_text,
+        }
         suffix = Path(path).suffix.lower()
         if suffix not in writers:
             raise InputError(
@@ -288,6 +293,10 @@ def _page(improved: Improved) -> str:
     from mindgap.report.pages.improve import improve_html
 
     return improve_html(improved)
+
+
+def _plain_text(improved: Improved) -> str:
+    return f"{improved}\n"
 
 
 def _row(data: Mapping[str, Any]) -> Row:

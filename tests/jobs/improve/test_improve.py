@@ -16,7 +16,7 @@ from mindgap.jobs.improve import job as job_module
 from mindgap.jobs.improve.trials import ImproveTrials
 from mindgap.report.improved import Improved
 from mindgap.runs.store import Store
-from mindgap.training.race.arm import BASELINE, RETUNED
+from mindgap.training.race.arm import BASELINE, RETUNED, baseline
 from mindgap.training.race.trainer import RecipeTrainer
 
 FEW = {"trainings": 40, "workers": 1}
@@ -122,7 +122,7 @@ def test_test_targets_are_opened_after_all_training(monkeypatch):
 def test_no_training_is_given_test_data():
     trainer = RecipeTrainer(make_recipe())
     assert trainer.recipe.test is None
-    assert trainer.prepared(job_module.baseline(), all_data=True).test is None
+    assert trainer.prepared(baseline(), all_data=True).test is None
 
 
 def test_confirmation_seeds_were_never_used_before(found):
@@ -304,7 +304,7 @@ def test_the_answer_survives_json_and_is_saved(found, tmp_path):
     assert "The race on validation data" in page
     assert answer.headline in answer.save(tmp_path / "page.md").read_text()
     with pytest.raises(InputError, match="must end in"):
-        answer.save(tmp_path / "page.txt")
+        answer.save(tmp_path / "page.pdf")
     with pytest.raises(InputError, match="kind 'improved'"):
         Improved.from_dict({"schema": 1})
 
@@ -323,7 +323,7 @@ def test_numbers_are_those_of_the_test_data(found):
     answers = [unpacked(a) for row in rows for a in row.record["answers"]]
     wrong = [np.mean(a.argmax(1) != targets.numpy()) for a in answers]
     assert answer.rows[0].error == pytest.approx(np.mean(wrong))
-    models = trainer.models(job_module.baseline(), rows[0].parameters["seeds"], all_data=True)
+    models = trainer.models(baseline(), rows[0].parameters["seeds"], all_data=True)
     with torch.no_grad():
         own = models[0](noisy_moons()[1][0]).numpy()
     assert np.allclose(own, answers[0], atol=1e-6)

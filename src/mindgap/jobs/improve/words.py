@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from mindgap.core import TwoWay
 from mindgap.report.improved import Row, amount, change, ends
-from mindgap.training.race.arm import BASELINE, Arm
+from mindgap.training.race.arm import Arm
 from mindgap.training.race.judge import Judged
 
-LARGE = 2.0  # a cost from which a sentence names it
+LARGE = 2.0  # a cost, and a worst seed against the median, from which a sentence names it
 
 
 class Told(NamedTuple):
@@ -28,7 +28,12 @@ class Told(NamedTuple):
 
 
 def headline(
-    told: Told, before: float, control: Judged | None, best: Judged | None
+    told: Told,
+    before: float,
+    control: Judged | None,
+    best: Judged | None,
+    *,
+    more_data: bool = False,
 ) -> tuple[str, str]:
     """Say what helps, in one word and one sentence.
 
@@ -37,6 +42,7 @@ def headline(
         before: Mean test error of the recipe as given.
         control: The retuned control, if it differs from the baseline.
         best: The finalist to tell of.
+        more_data: Whether less data did clearly worse.
     """
     retuned = "" if control is None else f"; {_retuning(told, before, control)}"
     if best is not None and best.word == "helps":
@@ -58,7 +64,8 @@ def headline(
         return "no difference", "What was tried changes no prediction on the test samples."
     if best is not None and best.word == "harms":
         return "harms", f"What was tried raises {told.metric}: keep the recipe as it is."
-    return "could not tell", "Nothing tried helps beyond noise."
+    tail = "; twice the data would" if more_data else ""
+    return "could not tell", f"Nothing tried helps beyond noise{tail}."
 
 
 def _retuning(told: Told, before: float, control: Judged) -> str:
@@ -90,6 +97,8 @@ def about(told: Told, row: Judged) -> str:
     if row.word == "could not tell":
         least = change(row.detectable, told.rate).lstrip("+")
         text += f" A gain below {least}{unit} would mostly stay unseen: {_lack(told, row)}."
+    if row.worst > LARGE * row.median > 0:
+        text += f" Its worst seed has {amount(row.worst, told.rate)}."
     if row.arm.cost >= LARGE:
         text += f" It takes {row.arm.cost:.2g} times the training time."
     return text
@@ -131,17 +140,27 @@ def claims(finalists: int, validation: int, retuned: bool) -> tuple[str, ...]:
         "own. An arm helps if its corrected p-value is at most 0.025.",
         f"All choices were made on {validation:,} validation samples from the training data. Test "
         "targets were opened once, after all training. The estimate is printed whatever the verdict.",
+        "Cost is the training time as a multiple of the recipe's as given, as remedies declare it.",
         "The test set is used as one piece. Nested folds, which would test every sample once, are "
         "not offered yet.",
     )
 
 
-def code_of(arm: Arm) -> str:
-    """Write how to train an arm, to paste."""
-    lines = ["import mindgap"]
+def code_of(arm: Arm, *, recipe: bool = True) -> str:
+    """Write how to train an arm, to paste.
+
+    Args:
+        arm: The arm.
+        recipe: Whether a recipe is trained, and not a function of the user's called.
+    """
+    lines = ["import mindgap"] if recipe else []
     names = sorted({type(remedy).__name__ for remedy in arm.remedies})
     lines += [f"from mindgap.remedies import {', '.join(names)}"] if names else []
-    lines += ["", *_fix_lines(arm.fix)]
+    lines += ["", *_fix_lines(arm.fix)] if lines else []
+    if not recipe:
+        more = "".join(f", {name}={value!r}" for name, value in arm.settings.items())
+        lines.append(f"model = train(seed, [{', '.join(map(_call, arm.remedies))}]{more})")
+        return "\n".join(lines)
     if arm.settings:
         changes = ", ".join(f"{name}={value!r}" for name, value in arm.settings.items())
         lines.append(f"recipe = recipe.replace({changes})")
@@ -209,8 +228,3 @@ def best_of(judged: Sequence[Judged]) -> Judged | None:
     order = {"helps": 0, "could not tell": 1, "no difference": 2, "harms": 3}
     ranked = sorted(judged, key=lambda row: (order[row.word], -row.gain.difference))
     return ranked[0] if ranked else None
-
-
-def is_baseline(arm: Arm) -> bool:
-    """Whether an arm is the recipe as given."""
-    return arm.group == BASELINE
