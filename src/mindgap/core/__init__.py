@@ -27,7 +27,7 @@ lazy(
         "recipe": "Recipe",
         "references": "citation reference",
         "registry": "FAMILIES catalog find functions",
-        "remedy": "Losses Remedy Symptom",
+        "remedy": "Losses Remedy Stack StackState Symptom TrainingState",
         "result": "Interval Result",
         "special": "binomial_upper_tail chi_square_tail hypergeometric_tail normal_tail",
         "spec": "Spec implements option",
@@ -38,6 +38,5 @@ lazy(
         "study": "Record Study Trial",
         "subject": "Subject Which check_classes typed",
         "table": "Table",
-        "training_state": "Stack StackState TrainingState",
     },
 )

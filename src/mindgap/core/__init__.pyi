@@ -75,7 +75,10 @@ from mindgap.core.registry import find as find
 from mindgap.core.registry import functions as functions
 from mindgap.core.remedy import Losses as Losses
 from mindgap.core.remedy import Remedy as Remedy
+from mindgap.core.remedy import Stack as Stack
+from mindgap.core.remedy import StackState as StackState
 from mindgap.core.remedy import Symptom as Symptom
+from mindgap.core.remedy import TrainingState as TrainingState
 from mindgap.core.result import Interval as Interval
 from mindgap.core.result import Result as Result
 from mindgap.core.spec import Spec as Spec
@@ -114,8 +117,5 @@ from mindgap.core.subject import Which as Which
 from mindgap.core.subject import check_classes as check_classes
 from mindgap.core.subject import typed as typed
 from mindgap.core.table import Table as Table
-from mindgap.core.training_state import Stack as Stack
-from mindgap.core.training_state import StackState as StackState
-from mindgap.core.training_state import TrainingState as TrainingState
 
 __all__: list[str]

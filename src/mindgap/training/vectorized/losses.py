@@ -166,7 +166,7 @@ def loss_program(problem: Problem, ends: Ends, label: Tensor, members: Sequence[
     if problem.hooks.changes_losses:
         return _hooked(problem.hooks, ends, label, members)
     by_hand = BY_HAND.get(problem.named_loss)
-    return by_hand(ends) if by_hand else any_loss(problem.loss, ends, label)
+    return by_hand(ends) if by_hand else _any_loss(problem.loss, ends, label)
 
 
 def _hooked(hooks: Hooks, ends: Ends, label: Tensor, members: Sequence[int]) -> Program:
@@ -182,7 +182,7 @@ def _hooked(hooks: Hooks, ends: Ends, label: Tensor, members: Sequence[int]) -> 
     return [run]
 
 
-def any_loss(loss: Loss, ends: Ends, target: Tensor) -> Program:
+def _any_loss(loss: Loss, ends: Ends, target: Tensor) -> Program:
     """Differentiate any callable by torch; ``target`` is (members, batch, …)."""
     weights = torch.ones(1, 1, 1).to(ends.output) if ends.weights is None else ends.weights
 
