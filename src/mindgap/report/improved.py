@@ -10,9 +10,9 @@ from typing import Any, Literal, Self
 from mindgap.core import (
     Bar,
     Chart,
-    Heatmap,
     InputError,
     Interval,
+    Line,
     Series,
     Table,
     check_types,
@@ -27,7 +27,9 @@ from mindgap.report import wording
 from mindgap.report.parts import Tone
 
 SCHEMA = 1
+FAR = 1.5  # times the largest error of an arm that survived the first rung: beyond it, not drawn
 Role = Literal["baseline", "control", "finalist", "reference"]
+ROLES = {"baseline": "as given", "control": "retuned control"}
 STAGES = {
     "retune": "retuning",
     "rung 1": "first rung",
@@ -169,7 +171,7 @@ class Improved:
 
     def _cells(self, row: Row) -> tuple[Any, ...]:
         return (
-            f"{row.arm} ({row.role})" if row.role in ("baseline", "control") else row.arm,
+            f"{row.arm} ({ROLES[row.role]})" if row.role in ROLES else row.arm,
             amount(row.error, self.rate),
             None if row.gain is None else change(row.gain, self.rate),
             None if row.interval is None else ends(row.interval, self.rate),
@@ -192,7 +194,8 @@ class Improved:
         names = [_against(row) for row in rows]
         return Bar(
             title=f"How much lower the {self.metric} is",
-            caption="Whiskers are 95 % intervals. A gain helps if its whisker stays above zero.",
+            caption="Whiskers are 95 % intervals. Retuning is compared with the recipe as given, all "
+            "else with the retuned control.",
             y_label=f"gain in {self.metric}",
             series=[Series(x=names, y=gains, low=low, high=high)],
             horizontal=True,
@@ -200,24 +203,42 @@ class Improved:
         )
 
     def _race(self) -> Chart | None:
-        rungs = [stage for stage in STAGES if any(step.stage == stage for step in self.log)]
-        arms = list(dict.fromkeys(step.arm for step in self.log))
-        if not arms:
+        rungs = [step for step in self.log if step.stage != "retune" and step.score is not None]
+        if not rungs:
             return None
-        found = {(step.arm, step.stage): step.score for step in self.log}
-        last = {arm: max(k for k, s in enumerate(rungs) if (arm, s) in found) for arm in arms}
-        ending = {arm: found.get((arm, rungs[last[arm]])) for arm in arms}
-        arms.sort(key=lambda a: (last[a], -(1e9 if ending[a] is None else ending[a] or 0.0)))
-        return Heatmap(
+        last = {step.arm: step.stage for step in rungs}
+        runners = [arm for arm, stage in last.items() if stage != "rung 1"]
+        # One arm far off would press all others together.
+        limit = FAR * max(step.score or 0.0 for step in rungs if step.arm in runners)
+        early = [s for s in rungs if s.arm not in runners and (s.score or 0.0) <= limit]
+        hidden = sum(s.arm not in runners for s in rungs) - len(early)
+        series = [self._run_of(arm, rungs) for arm in runners]
+        dropped = Series(
+            name="dropped in the first rung",
+            x=[STAGES["rung 1"]] * len(early),
+            y=[step.score for step in early],
+            mode="markers",
+        )
+        tail = f" {hidden} arms lie higher and are not shown." if hidden else ""
+        return Line(
             title="The race on validation data",
-            caption="An arm that is empty from a rung on was dropped before it. The survivors of "
-            "the third rung went into the confirmation.",
+            caption="A line ends where its arm was dropped. What reaches the end of the third rung "
+            f"was confirmed, unless it ranked too low there.{tail}",
             x_label="stage",
-            x=[STAGES[stage] for stage in rungs],
-            y=arms,
-            z=[[found.get((arm, stage)) for stage in rungs] for arm in arms],
-            z_label="validation error",
+            y_label="validation error" if self.rate else "validation loss",
+            x_scale="category",
+            percent=self.rate,
+            series=[*series, *([dropped] if early else [])],
             wide=True,
+        )
+
+    def _run_of(self, arm: str, rungs: list[Passage]) -> Series:
+        own = [step for step in rungs if step.arm == arm]
+        return Series(
+            name=arm,
+            x=[STAGES[step.stage] for step in own],
+            y=[step.score for step in own],
+            mode="lines+markers",
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -305,7 +326,7 @@ def _row(data: Mapping[str, Any]) -> Row:
 
 
 def _against(row: Row) -> str:
-    return f"{row.arm} (against the baseline)" if row.role == "control" else row.arm
+    return "retuning alone" if row.role == "control" else row.arm
 
 
 def amount(value: float, rate: bool) -> str:
@@ -322,8 +343,7 @@ def change(value: float, rate: bool) -> str:
     sign = "+" if value > 0 else ""
     if not rate:
         return f"{sign}{wording.number(value, 3)}"
-    digits = numbers.decimals(value)
-    return f"{sign}{numbers.hundredfold(value, digits)}"
+    return f"{sign}{numbers.hundredfold(value, 2)}"
 
 
 def ends(interval: Interval, rate: bool) -> str:

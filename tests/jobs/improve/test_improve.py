@@ -188,9 +188,10 @@ def test_other_data_or_settings_are_another_race(found):
     assert RecipeTrainer(make_recipe()).identity() == RecipeTrainer(make_recipe()).identity()
 
 
-def test_worker_processes_give_the_same_answer(found, tmp_path):
+@pytest.mark.parametrize("target", [make_recipe, make_recipe()], ids=["made", "pickled"])
+def test_worker_processes_give_the_same_answer(found, tmp_path, target):
     answer, _ = found
-    other = improve(make_recipe, store=tmp_path / "workers.sqlite", trainings=40, workers=2)
+    other = improve(target, store=tmp_path / "workers.sqlite", trainings=40, workers=2)
     assert other.log == answer.log
     assert other.word == answer.word
     for mine, its in zip(answer.rows, other.rows, strict=True):

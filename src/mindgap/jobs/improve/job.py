@@ -58,9 +58,10 @@ def improve(
             twice as long counts twice.
         store: SQLite file of finished trainings; ``$MINDGAP_RUNS`` or a file in the user's cache
             folder by default.
-        executor: Where to train; worker processes if the recipe can travel to them, else this
-            process.
-        workers: Number of worker processes; one per core unless given.
+        executor: Where to train. By default worker processes for a function that makes a recipe,
+            and this process for a recipe or a function that trains.
+        workers: Number of worker processes, also for a recipe that can be pickled. One per core
+            for a function that makes a recipe, unless given.
         remedies: Names of remedies to choose from; the whole catalog if None.
         retune: For a function that trains: keywords of further settings to try as its retuned
             baseline, such as ``[{"learning_rate": 0.01}]``.

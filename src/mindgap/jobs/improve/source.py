@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +40,18 @@ class Made:
                 _recipe(self.make.function), self.holdout, self.seed
             )
         return _MADE[self.problem]
+
+
+@dataclasses.dataclass(frozen=True)
+class Called:
+    """A trainer around a function of the user's, which every process loads for itself."""
+
+    train: Portable
+    settings: dict[str, Any]
+
+    def __call__(self) -> Trainer:
+        """Make it; the function and the data travel with every trial."""
+        return FunctionTrainer(self.train.function, **self.settings)
 
 
 def trainer_of(
@@ -87,8 +98,9 @@ def trainer_of(
             "A function that trains must come with validation=… and test=…, got it alone. Pass "
             "data that it does not train on."
         )
-    trainer = FunctionTrainer(target, validation, test, loss, task, name)
-    return trainer, Kept(trainer), trainer.identity()
+    settings = {"validation": validation, "test": test, "loss": loss, "task": task, "name": name}
+    trainer = FunctionTrainer(target, **settings)
+    return trainer, Called(Portable(target), settings), trainer.identity()
 
 
 def _makes_recipe(target: Any) -> bool:
@@ -121,11 +133,7 @@ def _refuse(**given: Any) -> None:
 
 
 def executor_for(source: Callable[[], Trainer], workers: int | None) -> AnyExecutor:
-    """Choose worker processes if the trainer can travel, and this process otherwise."""
-    if workers == 1:
-        return SerialExecutor()
-    try:
-        pickle.dumps(source)
-    except Exception:  # a model made by a lambda, a class typed into a session
+    """Choose worker processes for a function that makes a recipe, or where they are asked for."""
+    if workers == 1 or (workers is None and not isinstance(source, Made)):
         return SerialExecutor()
     return LocalExecutor(workers)

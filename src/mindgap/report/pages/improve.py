@@ -1,5 +1,7 @@
 """The page of ``mindgap improve``: the verdict, the table, the race and what is claimed."""
 
+import math
+
 from mindgap.report import html, wording
 from mindgap.report.draw import draw_all
 from mindgap.report.improved import STAGES, Improved, Passage
@@ -15,14 +17,14 @@ LABELS = {
 
 def improve_html(improved: Improved) -> str:
     """Return the page as text."""
-    gains, *race = draw_all(improved.charts(), "improve")
+    charts = draw_all(improved.charts(), "improve")
     return html.render(
         "improve.html",
         improved=improved,
         label=LABELS.get(improved.word, improved.word),
         table=improved.table(),
-        gains=[gains],
-        race=race,
+        gains=charts[:1],
+        race=charts[1:],
         passages=_dropped(improved),
         provenance=_provenance(improved),
     )
@@ -36,7 +38,10 @@ def _dropped(improved: Improved) -> list[tuple[str, str, Passage]]:
         kept = last.get(step.arm)
         if kept is None or order.index(step.stage) >= order.index(kept.stage):
             last[step.arm] = step
-    rows = sorted(last.values(), key=lambda step: (step.kept, order.index(step.stage)))[::-1]
+    rows = sorted(
+        last.values(),
+        key=lambda s: (-order.index(s.stage), not s.kept, math.inf if s.score is None else s.score),
+    )
     return [(step.arm, _fate(step), step) for step in rows]
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mindgap.core import (
     Batch,
     InputError,
+    Loss,
     NotFiniteError,
     Recipe,
     Split,
@@ -50,7 +51,12 @@ class Trainer:
 
     def __init__(self, validation: Split, test: Split, loss: Any, task: Task) -> None:
         self.validation, self.test = validation, test
-        self.loss, self.task = as_loss(loss), task
+        self._loss, self.task = loss, task
+
+    @property
+    def loss(self) -> Loss:
+        """The loss; made when it is needed, so that a trainer can travel to other processes."""
+        return as_loss(self._loss)
 
     def models(self, arm: Arm, seeds: Sequence[int], *, all_data: bool) -> list[nn.Module]:
         """Train one model per seed.
