@@ -18,6 +18,7 @@ class ClassBalance(Remedy):
 
     Assumes: A classification. Test data that matter class by class, not sample by sample.
 
+    >>> import torch
     >>> ClassBalance(beta=0.9).sample_weights(torch.tensor([0, 0, 0, 1])).tolist()
     [0.7005..., 0.7005..., 0.7005..., 1.8984...]
     """
