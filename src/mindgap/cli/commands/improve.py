@@ -60,13 +60,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Race, prove, write."""
-    from mindgap.core.checks import integer
     from mindgap.jobs.improve.job import improve
 
     check_writable(arguments.store)
     check_page(arguments.report, (".html", ".json", ".md"))
-    if arguments.workers is not None:
-        integer("workers", arguments.workers)
     found = improve(
         _target(arguments.target),
         budget=arguments.budget,

@@ -11,13 +11,15 @@ from mindgap.jobs.improve.source import executor_for, trainer_of
 from mindgap.jobs.improve.stages import Stages, seeds_of
 from mindgap.jobs.improve.trials import Lab
 from mindgap.report.improved import Improved
-from mindgap.runs.executors import AnyExecutor, LocalExecutor, available_cores
+from mindgap.runs.executors import AnyExecutor, LocalExecutor, as_executor, available_cores
 from mindgap.runs.store import Store
 from mindgap.runs.sweep import default_store
 from mindgap.training.race.arm import baseline
 from mindgap.training.race.plan import PILOT, affordable, as_seconds, make_plan
 
 TRAININGS = 200  # the default: power .85 at a gain of two standard deviations of a seed
+
+_MOST, _LARGEST_SEED = 100_000, 1_000_000
 
 
 @validated
@@ -93,8 +95,11 @@ def improve(
     """
     _check(trainings, holdout, seed, remedies or ())
     seconds = None if budget is None else as_seconds(budget)
+    if workers is not None:
+        integer("workers", workers, 1, _MOST)
     trainer, source, problem = trainer_of(
         recipe,
+        retune=tuple(retune),
         holdout=holdout,
         seed=seed,
         validation=validation,
@@ -105,7 +110,11 @@ def improve(
     )
     with contextlib.ExitStack() as stack:
         kept = stack.enter_context(_opened(store))
-        chosen = executor or stack.enter_context(_closing(executor_for(source, workers)))
+        chosen = (
+            stack.enter_context(_closing(executor_for(source, workers)))
+            if executor is None
+            else as_executor(executor)
+        )
         bar = stack.enter_context(
             Progress(trainings or TRAININGS, unit="training", title="improve", shown=progress)
         )
@@ -121,9 +130,9 @@ def improve(
 
 def _check(trainings: int | None, holdout: float, seed: int, remedies: Sequence[str]) -> None:
     if trainings is not None:
-        make_plan(integer("trainings", trainings, 1))
+        make_plan(integer("trainings", trainings, 1, _MOST))
     rate("holdout", holdout)
-    integer("seed", seed, 0)
+    integer("seed", seed, 0, _LARGEST_SEED)
     for name in remedies:
         find(name, "remedy")
 

@@ -57,6 +57,7 @@ class Called:
 def trainer_of(
     target: Any,
     *,
+    retune: Any,
     holdout: float,
     seed: int,
     validation: Any,
@@ -70,6 +71,7 @@ def trainer_of(
     Args:
         target: A recipe, a function without arguments that returns one, or a function
             ``train(seed, remedies) -> model``.
+        retune: Settings to try, for a function that trains.
         holdout: Share of a recipe's training data to choose on.
         seed: Decides which samples these are.
         validation: Data to choose on, for a function that trains.
@@ -82,7 +84,7 @@ def trainer_of(
         The trainer, what makes it in other processes, and the hash of the problem.
     """
     if isinstance(target, Recipe) or _makes_recipe(target):
-        _refuse(validation=validation, test=test)
+        _refuse(validation=validation, test=test, retune=retune or None)
         recipe = target if isinstance(target, Recipe) else _recipe(target)
         trainer: Trainer = RecipeTrainer(recipe, holdout, seed)
         problem = trainer.identity()
@@ -127,8 +129,8 @@ def _refuse(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError(
-                f"{name} must be left out where there is a recipe, which holds its data. Leave it "
-                "out."
+                f"{name} must be left out where there is a recipe, which holds all that is needed, "
+                f"got {type(value).__name__}. Leave it out."
             )
 
 
