@@ -11,6 +11,7 @@ MOST = 600  # beyond it, test samples and not trainings limit what can be found
 PILOT = 3  # trainings of the baseline that tell how long one takes
 RUNGS = 3
 FEWEST_SEEDS = 10  # of a confirmation, where the budget allows them
+RATIO = 6  # of the parts of test samples and of seeds in the variance of a gain
 RETUNE_SHARE = 0.2  # of the search, before a best cell on the edge extends the grid
 SAFETY = 0.9  # of the time, that trainings may fill
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -121,8 +122,8 @@ def first_seeds(budget: float, cost: float) -> int:
 def confirmation_seeds(noise: TwoWay | None, samples: int, share: int) -> int:
     """Choose the number of fresh seeds on validation data alone.
 
-    Beyond three times the ratio of the variances of seeds and of test samples, further seeds buy
-    nothing.
+    The variance of a gain has a part of the seeds, which shrinks with their number, and a part of
+    the test samples, which does not. Seeds that make the first a sixth of the second are enough.
 
     Args:
         noise: The two-way test of a finalist against the control on validation data.
@@ -132,5 +133,5 @@ def confirmation_seeds(noise: TwoWay | None, samples: int, share: int) -> int:
     if noise is None or noise.sample_part == 0:
         return max(share, 2)
     seeds = noise.seed_part + noise.residual / noise.samples
-    useful = math.ceil(3 * seeds / (noise.sample_part / samples))
+    useful = math.ceil(RATIO * seeds / (noise.sample_part / samples))
     return max(2, min(share, max(useful, FEWEST_SEEDS)))
