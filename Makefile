@@ -13,8 +13,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(INSTALLED)  ## train on the embedded digits and write mindgap-report.html
+demo: $(INSTALLED)  ## train on the embedded digits, then race remedies; write two pages
 	$(BIN)/mindgap train --data digits --report mindgap-report.html
+	$(BIN)/mindgap improve --report mindgap-improve.html
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -8,11 +8,23 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from mindgap.core.remedy import Remedy
+from mindgap.core.subject import Subject
+from mindgap.integrations.remedy_optimizer import RemedyOptimizer
+from mindgap.remedies import Annealing, InputNoise, LabelSmoothing, Mixup, WeightAveraging
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 
 SETTINGS = {"gamma": 2.0, "beta2": 5.0, "seed": 3}
 ROWS, SIZE, EPOCHS = 27, 4, 3  # seven batches an epoch, the last one short
 Optimizer = Callable[..., torch.optim.Optimizer]
+# Remedies that act on inputs, on losses, on the rate, after epochs and at the end.
+EVERYWHERE: list[Remedy] = [
+    LabelSmoothing(),
+    InputNoise(),
+    Mixup(alpha=1.0),
+    Annealing(peak=2.0),
+    WeightAveraging(share=0.6),
+]
 
 
 def network() -> nn.Module:
@@ -69,6 +81,30 @@ def by_perturbation(
                 if clip:
                     nn.utils.clip_grad_norm_(model.parameters(), clip)
                 optimizer.step()
+    return model
+
+
+def joined(model: nn.Module) -> Subject:
+    return Subject(model, "cross_entropy", samples())
+
+
+def by_remedies(remedies: list[Remedy], epochs: int = EPOCHS) -> nn.Module:
+    """Train with a RemedyOptimizer and every call that remedies may need."""
+    model = network()
+    optimizer = RemedyOptimizer(
+        base(model.parameters()), remedies, model=model, seed=3, subject=joined
+    )
+    for _ in optimizer.training(epochs):
+        for inputs, targets in batches():
+
+            def closure(inputs: Tensor = inputs, targets: Tensor = targets) -> Tensor:
+                optimizer.zero_grad()
+                output = model(optimizer.inputs(inputs))
+                loss = optimizer.loss("cross_entropy", output, targets)
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
     return model
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import pickle
 import random
+import warnings
 from pathlib import Path
 from typing import get_args
 
@@ -23,8 +24,9 @@ from torch import nn
 from mindgap.cli.options import from_words, to_words
 from mindgap.core.bound import Bound
 from mindgap.core.diagnosis import Diagnosis, Finding, Kind, Stage
-from mindgap.core.errors import DataUnavailableError
+from mindgap.core.errors import CheckpointError, DataUnavailableError
 from mindgap.core.measure import INVARIANCES, Measure
+from mindgap.core.recipe import Recipe
 from mindgap.core.references import reference
 from mindgap.core.registry import catalog
 from mindgap.core.remedy import Remedy, Symptom
@@ -37,7 +39,9 @@ from mindgap.ops.models.rescaling import rescaled
 from mindgap.report.draw import draw
 from mindgap.runs import SerialExecutor, sweep
 from mindgap.studies.diagnoses.healthy import healthy_recipe
+from mindgap.training.ensemble import SequentialNotice, ensemble
 from mindgap.training.fit import fit
+from mindgap.training.probe import Probe
 
 SPECS = catalog()
 MEASURES = {**catalog("measure"), **catalog("bound")}
@@ -353,26 +357,60 @@ def test_the_simulation_finds_a_bound_that_does_not_hold() -> None:
 @pytest.mark.parametrize("name", REMEDIES)
 class TestEveryRemedy:
     def test_zero_strength_is_plain_training_bit_for_bit(self, name: str) -> None:
-        plain, off = fit(recipe()), fit(recipe(), [REMEDIES[name]().off()])
+        plain, off = fit(suited(name)), fit(suited(name), [REMEDIES[name]().off()])
         assert same(plain.model.state_dict(), off.model.state_dict())
         assert plain.history == off.history
 
     def test_changes_training(self, name: str) -> None:
-        plain, treated = fit(recipe(epochs=30)), fit(recipe(epochs=30), [strong(name)])
+        plan = suited(name, epochs=30)
+        plain, treated = fit(plan), fit(plan, [strong(name)])
         assert not same(plain.model.state_dict(), treated.model.state_dict())
 
     def test_is_repeatable_and_resumes_exactly(self, name: str, tmp_path: object) -> None:
-        whole = fit(recipe(), [REMEDIES[name]()], seed=3)
-        fit(recipe(epochs=2), [REMEDIES[name]()], seed=3, checkpoint=tmp_path / "run.pt")
-        resumed = fit(recipe(), [REMEDIES[name]()], seed=3, checkpoint=tmp_path / "run.pt")
+        plan, path, remedies = suited(name), tmp_path / "run.pt", [REMEDIES[name]()]
+        whole = fit(plan, remedies, seed=3)
+        cut = fit(
+            plan,
+            remedies,
+            seed=3,
+            checkpoint=path,
+            probes=[Killed(measure=ParameterNorm(), every=12)],
+        )
+        assert cut.epochs == 2
+        resumed = fit(plan, remedies, seed=3, checkpoint=path)
         assert same(whole.model.state_dict(), resumed.model.state_dict())
         assert whole.history == resumed.history
 
+    def test_a_shorter_run_can_be_extended_or_is_refused(self, name: str, tmp_path: object) -> None:
+        path, remedies = tmp_path / "run.pt", [REMEDIES[name]()]
+        fit(suited(name, epochs=2), remedies, checkpoint=path)
+        if REMEDIES[name].horizon:
+            with pytest.raises(CheckpointError, match="epochs"):
+                fit(suited(name), remedies, checkpoint=path)
+        else:
+            extended, whole = (
+                fit(suited(name), remedies, checkpoint=path),
+                fit(suited(name), remedies),
+            )
+            assert same(whole.model.state_dict(), extended.model.state_dict())
+
+    def test_ensemble_trains_it(self, name: str) -> None:
+        if name == "dropout":
+            pytest.skip("an ensemble draws masks of its own")
+        plan, remedies = suited(name), [REMEDIES[name]()]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SequentialNotice)
+            members = ensemble(plan, (1, 2), remedies=remedies)
+        for member in members:
+            alone = fit(plan, remedies, seed=member.seed).model
+            pairs = zip(member.model.parameters(), alone.parameters(), strict=True)
+            assert all(torch.allclose(one, other, atol=1e-4) for one, other in pairs)
+
     def test_hands_over_weights_that_fit_the_plain_model(self, name: str) -> None:
-        treated = fit(recipe(), [REMEDIES[name]()])
-        plain = recipe().build(0)
+        treated = fit(suited(name), [REMEDIES[name]()])
+        plain = suited(name).build(0)
         plain.load_state_dict(treated.model.state_dict())
-        x = torch.randn(5, 4)
+        x = torch.randn(5, *suited(name).train[0].shape[1:])
         assert torch.equal(plain.eval()(x), treated.model(x))
 
     def test_says_what_it_treats(self, name: str) -> None:
@@ -383,6 +421,28 @@ class TestEveryRemedy:
         }
         assert REMEDIES[name]().on
         assert not REMEDIES[name]().off().on
+
+
+def suited(name: str, **changes: object) -> Recipe:
+    """The small recipe, on images for remedies that need them."""
+    plan = recipe(**changes)
+    if "images" not in REMEDIES[name].needs:
+        return plan
+    (x, y), (t, z) = plan.train, plan.test
+    images, model = (x.view(-1, 1, 2, 2), y), plan.model
+    return plan.replace(
+        model=lambda: nn.Sequential(nn.Flatten(), model()),
+        train=images,
+        test=(t.view(-1, 1, 2, 2), z),
+    )
+
+
+class Killed(Probe):
+    """Ctrl-C at a step, as a probe."""
+
+    def look(self, subject: Subject, step: int) -> None:
+        if step == self.every:
+            raise KeyboardInterrupt
 
 
 def strong(name: str) -> Remedy:

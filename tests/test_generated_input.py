@@ -37,6 +37,7 @@ y = (x[:, 0] > 0).long()
 def net(): return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
 def make_subject(): return mindgap.Subject(net(), "cross_entropy", (x[:24], y[:24]), (x[24:], y[24:]))
 def make_recipe(): return mindgap.Recipe(model=net, train=(x[:24], y[:24]), epochs=1)
+def make_whole(): return make_recipe().replace(test=(x[24:], y[24:]))
 def f(point): return point[0]
 """
 WORDS = {
@@ -46,6 +47,10 @@ WORDS = {
     "doctor": [],
     "examine": ["mine.py:make_subject", "--measure", "gap", "-q"],
     "explain": ["gap"],
+    "improve": [
+        "mine.py:make_whole",
+        *("--trainings", "40", "--workers", "1", "--store", "improve.sqlite", "-q"),
+    ],
     "list": [],
     "report": ["report.json"],
     "run": ["--limit", "0", "--tiny", "--store", "store.sqlite", "-q"],
@@ -161,6 +166,12 @@ GIVEN: dict[str, dict[str, Any]] = {
     "explain": {"name": "gap"},
     "find": {"name": "gap"},
     "fit": {"recipe": RECIPE},
+    "improve": {
+        "recipe": RECIPE.replace(test=(X, Y), epochs=1),
+        "trainings": 40,
+        "store": ":memory:",
+        "remedies": ["weight-decay"],
+    },
     "retrain_head": {"model": net(), "train": (X, Y), "k": 3},
     "sample": {"domain": BOX, "evaluator": min, "executor": runs.SerialExecutor(), "new": 0},
     "weigh": {"data": X, "labels": Y, "k": 3},
@@ -208,7 +219,7 @@ NEEDS_FILES = {"encode", "load_results", "results_page", "save_results"}
 # The package makes these; no user does. They hold what was found, even NaN.
 RECORDS = {"Asked", "Certificate", "Report", "Result", "Sampled", "Sweep"}
 EMPTY_IS_FINE = {"measures", "bounds", "remedies", "probes", "readings", "classes", "history"} | {
-    "seeds",
+    *("seeds", "retune"),
     *("words", "feature_names", "test_texts", "facts"),
 }
 SIGNED = {"production", "reaction", "low"}

@@ -28,6 +28,7 @@ lazy(
         "jobs.examine": "examine",
         "jobs.explain": "explain",
         "jobs.head.choose": "choose_head retrain_head",
+        "jobs.improve.job": "improve",
         "jobs.sample.job": "sample",
         "jobs.weigh.job": "weigh",
         "measures": "",

@@ -11,7 +11,7 @@ from torch import nn
 
 from mindgap.core import Diagnosis, Finding, Recipe, Results, Subject, catalog
 from mindgap.core.spec import REGISTRY
-from mindgap.diagnoses.diagnose import FAMILY, diagnose
+from mindgap.diagnoses.diagnose import FAMILY, _advised, diagnose
 
 
 @pytest.fixture
@@ -149,3 +149,15 @@ class TestWhatIsTold:
         found = diagnose(broken, diagnoses=["not-finite", other])
         assert [f.name for f in found.findings] == ["not-finite"]
         assert found.checked[1].reason == "needs finite weights and outputs"
+
+
+def test_remedies_that_do_not_fit_are_not_advised() -> None:
+    """Label smoothing treats wrong labels, but a regression has no classes to smooth."""
+    x = torch.linspace(-1, 1, 40)[:, None]
+    regression = Subject(torch.nn.Linear(1, 1), "mse", (x, x))
+    classes = Subject(torch.nn.Linear(1, 2), "cross_entropy", (x, (x[:, 0] > 0).long()))
+    finding = Finding(name="any", sentence="So.", severity="wrong", symptom="wrong labels")
+    for subject, advised in ((regression, False), (classes, True)):
+        names = {advice.remedy for advice in _advised(finding, subject, ()).advice}
+        assert ("label-smoothing" in names) == advised
+        assert "self-paced" in names

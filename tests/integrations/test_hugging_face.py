@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import torch
 from raw_loop import (
+    EVERYWHERE,
     SIZE,
     base,
     batches,
     by_perturbation,
     by_plain_steps,
+    by_remedies,
+    joined,
     near,
     network,
     perturbed,
@@ -28,7 +31,7 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import TrainingLoss
-from mindgap.remedies import ASAM, SAM
+from mindgap.remedies import ASAM, SAM, EarlyStopping, InputNoise, LabelSmoothing
 from mindgap.training.probe import Probe
 
 transformers = pytest.importorskip(
@@ -186,3 +189,35 @@ def test_a_probe_reads_every_so_many_steps_and_leaves_no_trace(tmp_path: Path) -
 def test_misuse_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="got Adam"):
         trained(tmp_path, lambda model: base(model.parameters()))
+
+
+def remedied(remedies: Any, **more: Any) -> Callable[[nn.Module], RemedyOptimizer]:
+    settings = {"seed": 3, "subject": joined, **more}
+    return lambda model: RemedyOptimizer(
+        base(model.parameters()), remedies, model=model.net, **settings
+    )
+
+
+def test_remedies_of_every_hook_act_as_in_the_loop_written_out(tmp_path: Path) -> None:
+    found = trained(tmp_path, remedied(EVERYWHERE))
+    assert near(found, by_remedies(EVERYWHERE))
+    assert not near(found, by_remedies([]), 1e-3)
+
+
+def test_a_remedy_of_the_inputs_leaves_the_models_own_loss(tmp_path: Path) -> None:
+    found = trained(tmp_path, remedied(InputNoise(scale=0.5)))
+    assert near(found, by_remedies([InputNoise(scale=0.5)]))
+
+
+def test_a_remedy_stops_the_trainer(tmp_path: Path) -> None:
+    losses = iter([2.0, 1.0, 3.0, 3.0, 3.0, 3.0])
+    stopping = remedied(EarlyStopping(patience=2), validate=lambda: next(losses))
+    found = trained(tmp_path, stopping, num_train_epochs=9)
+    assert near(found, by_remedies([], epochs=2))
+
+
+def test_other_tasks_than_classification_are_refused(tmp_path: Path) -> None:
+    one = trainer(tmp_path, remedied(LabelSmoothing()))
+    one.train_dataset = [{**row, "labels": row["labels"].float()} for row in one.train_dataset]
+    with pytest.raises(InputError, match="one class number per sample"):
+        one.train()

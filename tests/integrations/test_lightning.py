@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import torch
 from raw_loop import (
+    EVERYWHERE,
     SIZE,
     base,
     batches,
     by_perturbation,
     by_plain_steps,
+    by_remedies,
+    joined,
     near,
     network,
     perturbed,
@@ -28,7 +31,7 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import ParameterNorm, TrainingLoss
-from mindgap.remedies import ASAM, SAM, Perturbed
+from mindgap.remedies import ASAM, SAM, EarlyStopping, LabelSmoothing, Perturbed, WeightAveraging
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 
@@ -246,3 +249,46 @@ def test_a_probe_reads_every_so_many_steps_and_leaves_no_trace() -> None:
 def test_misuse_is_told() -> None:
     with pytest.raises(InputError, match="configure_optimizers must return"):
         trained(Module(lambda module: base(module.parameters())))
+
+
+class Calling(Module):
+    """A module whose step calls the optimizer for inputs and loss."""
+
+    def training_step(self, batch: list[Tensor], number: int) -> Tensor:
+        optimizer = self.made
+        return optimizer.loss("cross_entropy", self(optimizer.inputs(batch[0])), batch[1])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        self.made = self.make(self)
+        return self.made
+
+
+def remedied(remedies: Any, **more: Any) -> Callable[[Module], RemedyOptimizer]:
+    settings = {"seed": 3, "subject": lambda _: joined(_), **more}
+    return lambda module: RemedyOptimizer(
+        base(module.parameters()), remedies, model=module.net, **settings
+    )
+
+
+def test_remedies_of_every_hook_act_as_in_the_loop_written_out() -> None:
+    found = trained(Calling(remedied(EVERYWHERE)))
+    assert same(found, by_remedies(EVERYWHERE))
+    assert not near(found, by_remedies([]), 1e-3)
+
+
+def test_a_remedy_stops_the_trainer() -> None:
+    losses = iter([2.0, 1.0, 3.0, 3.0, 3.0, 3.0])
+    module = Calling(remedied(EarlyStopping(patience=2), validate=lambda: next(losses)))
+    one = trainer(RemedyCallback(), epochs=9)
+    one.fit(module, loader())
+    assert one.current_epoch == 4
+    assert same(module.net, by_remedies([], epochs=2))
+
+
+def test_what_the_module_leaves_out_is_refused() -> None:
+    with pytest.raises(InputError, match=r"does not call optimizer\.loss"):
+        trained(Module(remedied(LabelSmoothing())))
+    with pytest.raises(InputError, match="RemedyCallback"):
+        trainer().fit(Calling(remedied(WeightAveraging())), loader())
+    with pytest.raises(InputError, match="how many epochs"):
+        trained(Calling(remedied(WeightAveraging())), epochs=-1, max_steps=3)

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import torch
 from raw_loop import (
+    EVERYWHERE,
     SETTINGS,
     SIZE,
     batches,
     by_perturbation,
     by_plain_steps,
+    by_remedies,
+    joined,
     near,
     network,
     same,
@@ -26,18 +29,28 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import TrainingLoss
-from mindgap.remedies import ASAM, SAM
+from mindgap.remedies import ASAM, SAM, EarlyStopping, LabelSmoothing
 from mindgap.training.probe import Probe
 
 skorch = pytest.importorskip(
     "skorch", reason="skorch is not installed: pip install 'mindgap[skorch]'"
 )
 
-from mindgap.integrations.skorch import ProbeCallback, RemedyCallback, perturbed, remedied  # noqa: E402
+from mindgap.integrations.skorch import (  # noqa: E402
+    ProbeCallback,
+    RemedyCallback,
+    RemedyMixin,
+    perturbed,
+    remedied,
+)
 
 
-def net(*callbacks: Any, **settings: Any) -> Any:
-    return skorch.NeuralNetClassifier(
+class Net(RemedyMixin, skorch.NeuralNetClassifier):
+    """A net that lets remedies change inputs and losses."""
+
+
+def net(*callbacks: Any, kind: type = skorch.NeuralNetClassifier, **settings: Any) -> Any:
+    return kind(
         **{
             "module": network(),
             "criterion": nn.CrossEntropyLoss,
@@ -128,3 +141,24 @@ def test_a_probe_reads_every_so_many_steps_and_leaves_no_trace() -> None:
 def test_misuse_is_told() -> None:
     with pytest.raises(InputError, match="got Adam"):
         fitted(optimizer=torch.optim.Adam)
+
+
+def test_remedies_of_every_hook_act_as_in_the_loop_written_out() -> None:
+    optimizer = remedied(torch.optim.Adam, EVERYWHERE, seed=3, subject=joined)
+    found = fitted(optimizer=optimizer, kind=Net)
+    assert near(found, by_remedies(EVERYWHERE))
+    assert not near(found, by_remedies([]), 1e-3)
+
+
+def test_a_remedy_stops_the_net() -> None:
+    losses = iter([2.0, 1.0, 3.0, 3.0, 3.0, 3.0])
+    stopping = EarlyStopping(patience=2)
+    optimizer = remedied(torch.optim.Adam, stopping, seed=3, validate=lambda: next(losses))
+    one = net(optimizer=optimizer, max_epochs=9).fit(*samples())
+    assert len(one.history) == 4
+    assert same(one.module_, by_remedies([], epochs=2))
+
+
+def test_a_net_without_the_mixin_is_refused() -> None:
+    with pytest.raises(InputError, match=r"class Net\(RemedyMixin, NeuralNetClassifier\)"):
+        fitted(optimizer=remedied(torch.optim.Adam, LabelSmoothing()))

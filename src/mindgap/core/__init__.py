@@ -10,7 +10,7 @@ lazy(
     __name__,
     {
         "bound": "Bound Terms",
-        "calls": "call checked_call instability",
+        "calls": "call checked_call instability mapped values",
         "certificate": "Certificate",
         "chart": "Bar Chart Contour Gallery Heatmap Histogram Line Mark Points Sample Scatter Series "
         "Surface Ticks",
@@ -27,13 +27,14 @@ lazy(
         "recipe": "Recipe",
         "references": "citation reference",
         "registry": "FAMILIES catalog find functions",
-        "remedy": "Remedy Stack Symptom TrainingState",
+        "remedy": "Losses Remedy Stack StackState Symptom TrainingState",
         "result": "Interval Result",
         "special": "binomial_upper_tail chi_square_tail hypergeometric_tail normal_tail",
         "spec": "Spec implements option",
         "split": "Batch Inputs Split as_split as_tensor check_finite part",
-        "stats": "Nested Paired binomial_tail_inverse holm kl_inverse mean_interval paired "
+        "stats.comparisons": "Nested Paired binomial_tail_inverse holm kl_inverse mean_interval paired "
         "paired_nested proportion_interval spearman standard_error",
+        "stats.two_way": "TwoWay minimum_detectable two_way",
         "study": "Record Study Trial",
         "subject": "Subject Which check_classes typed",
         "table": "Table",

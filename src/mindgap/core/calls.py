@@ -64,9 +64,7 @@ def _cure(model: nn.Module, inputs: Inputs, like: Tensor) -> str:
 
 
 def _as_floats(inputs: Inputs, like: Tensor) -> Inputs:
-    if isinstance(inputs, dict):
-        return {name: value.to(like) for name, value in inputs.items()}
-    return tuple(value.to(like) for value in inputs)
+    return mapped(inputs, lambda value: value.to(like))
 
 
 def _takes(model: nn.Module, inputs: Inputs, like: Tensor) -> bool:
@@ -146,6 +144,17 @@ def _moved(value: Tensor, like: Tensor) -> Tensor:
             value.to(like.device, like.dtype) if like.is_floating_point() else value.to(like.device)
         )
     return value.to(like.device)
+
+
+def mapped(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+    """Change every tensor of positional or named inputs.
+
+    >>> mapped({"pixels": torch.zeros(2)}, lambda value: value + 1)
+    {'pixels': tensor([1., 1.])}
+    """
+    if isinstance(inputs, dict):
+        return {name: change(value) for name, value in inputs.items()}
+    return tuple(change(value) for value in inputs)
 
 
 def values(inputs: Inputs) -> list[Tensor]:

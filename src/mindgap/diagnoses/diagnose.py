@@ -5,6 +5,8 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
+import torch
+
 from mindgap.core import (
     Advice,
     Diagnosis,
@@ -112,7 +114,9 @@ def diagnose(
         found += [] if finding is None else [finding]
     corrected = _corrected(found, specs, checked)
     return Diagnosed(
-        findings=tuple(_advised(finding, in_use) for finding in _ordered(corrected, specs)),
+        findings=tuple(
+            _advised(finding, subject, in_use) for finding in _ordered(corrected, specs)
+        ),
         checked=tuple(checked),
     )
 
@@ -202,13 +206,15 @@ def _ordered(found: Sequence[Finding], specs: Sequence[Diagnosis]) -> list[Findi
     return sorted(told, key=lambda finding: bool(finding.explained_by))
 
 
-def _advised(finding: Finding, in_use: Collection[str]) -> Finding:
-    """Add the remedies that treat the symptom and are not in use, the cheapest first."""
+def _advised(finding: Finding, subject: Subject, in_use: Collection[str]) -> Finding:
+    """Add the remedies that treat the symptom, fit and are not in use, the cheapest first."""
     if finding.severity == "note" or finding.symptom is None or finding.explained_by:
         return finding
     named = {advice.remedy for advice in finding.advice} | set(in_use)
     remedies = [cls for cls in catalog("remedy").values() if issubclass(cls, Remedy)]
-    treating = [cls for cls in remedies if finding.symptom in cls.treats and cls.name not in named]
+    sample = subject.train.take(torch.arange(1)).inputs
+    fitting = [cls for cls in remedies if not cls().misfit(subject.task, sample)]
+    treating = [cls for cls in fitting if finding.symptom in cls.treats and cls.name not in named]
     treating.sort(key=lambda cls: (cls.cost, len(cls.treats)))
     more = tuple(_suggestion(cls, finding.symptom) for cls in treating[:MOST_REMEDIES])
     return dataclasses.replace(finding, advice=finding.advice + more)

@@ -6,7 +6,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from mindgap.core import InputError, Subject
-from mindgap.integrations.remedy_optimizer import RemedyOptimizer, base_class
+from mindgap.integrations.optional import base_class
+from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
@@ -50,6 +51,30 @@ class RemedyMixin:
 
         return optimizer.gradient(closure)
 
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], *more: Any, **named: Any
+    ) -> Any:
+        """Compute the loss that the remedies want, in training."""
+        optimizer, plain = _bare(getattr(self, "optimizer", None)), super().compute_loss  # type: ignore[misc]
+        if not model.training or not isinstance(optimizer, RemedyOptimizer):
+            return plain(model, inputs, *more, **named)
+        if optimizer.writes("inputs"):
+            changed = {name: value for name, value in inputs.items() if name != "labels"}
+            inputs = {**inputs, **optimizer.inputs(changed)}
+        if not optimizer.writes("losses", "weights", "penalty"):
+            return plain(model, inputs, *more, **named)
+        outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
+        return optimizer.loss("cross_entropy", *_classes(outputs, inputs.get("labels")))
+
+    def train(self, *given: Any, **named: Any) -> Any:
+        """Train, and let remedies act after every epoch and at the end."""
+        optimizer = _bare(self.optimizer)  # type: ignore[attr-defined]
+        if isinstance(optimizer, RemedyOptimizer) and optimizer.model is None:
+            optimizer.model = self.model  # type: ignore[attr-defined]
+        self.remove_callback(_Ends)  # type: ignore[attr-defined]
+        self.add_callback(_Ends(optimizer))  # type: ignore[attr-defined]
+        return super().train(*given, **named)  # type: ignore[misc]
+
     def _check(self) -> None:
         batches = self.args.gradient_accumulation_steps  # type: ignore[attr-defined]
         scaler = self.accelerator.scaler  # type: ignore[attr-defined]
@@ -68,6 +93,28 @@ class RemedyMixin:
 
 class RemedyTrainer(RemedyMixin, _Trainer):  # type: ignore[misc]
     """Hugging Face's Trainer for a ``PerturbedOptimizer`` or a ``RemedyOptimizer``."""
+
+
+class _Ends(_Callback):  # type: ignore[misc]
+    """Calls the remedies of an optimizer after every epoch and at the end."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer if isinstance(optimizer, RemedyOptimizer) else None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Tell how many epochs are planned."""
+        if self.optimizer is not None:
+            self.optimizer.begin(int(state.num_train_epochs))
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Call the remedies, which may stop training."""
+        if self.optimizer is not None and self.optimizer.end_epoch():
+            control.should_training_stop = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Let remedies finish the model."""
+        if self.optimizer is not None:
+            self.optimizer.finish()
 
 
 class ProbeCallback(_Callback):  # type: ignore[misc]
@@ -98,6 +145,18 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         """Take the measure if it is due."""
         self.probe.look(self.subject, state.global_step)
+
+
+def _classes(outputs: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    """Logits and labels of a classification of whole samples, the only task that is known here."""
+    logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or logits.ndim != 2:
+        raise InputError(
+            "A remedy that changes losses must train a classifier with one class number per sample "
+            f"in RemedyTrainer, got logits of shape {tuple(logits.shape)}. Override compute_loss "
+            "and return optimizer.loss(loss, output, target)."
+        )
+    return logits, labels
 
 
 def _bare(optimizer: Any) -> Any:

@@ -6,7 +6,8 @@ from typing import Any
 from torch import nn
 
 from mindgap.core import InputError, Subject
-from mindgap.integrations.remedy_optimizer import RemedyOptimizer, base_class
+from mindgap.integrations.optional import base_class
+from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
@@ -15,19 +16,24 @@ _Callback: Any = base_class("lightning.pytorch", "Callback", "lightning")
 
 
 class RemedyCallback(_Callback):  # type: ignore[misc]
-    """Tells a remedy's optimizer the epoch, and perturbs the weights for each batch.
+    """Tells a remedy's optimizer the epochs, and perturbs the weights for each batch.
 
     Let ``configure_optimizers`` return a
     :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` or a
     :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. For a ``PerturbedOptimizer``
     the weights are perturbed from ``on_train_batch_start`` to ``on_after_backward``. So accumulated
     gradients, a scaler and clipping work, and a hook before the step sees the weights themselves.
-    With manual optimization the callback tells the epoch only.
+    With manual optimization the callback tells the epochs only. For a remedy that changes inputs or
+    losses, ``training_step`` returns ``optimizer.loss("cross_entropy", self(optimizer.inputs(x)),
+    y)``, with the optimizer that ``configure_optimizers`` made.
     """
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Check the settings before the first batch."""
         kinds = [type(optimizer) for optimizer in _own(trainer)]
+        for optimizer in _remedied(trainer):
+            optimizer.model = pl_module if optimizer.model is None else optimizer.model
+            optimizer.begin(max(0, trainer.max_epochs or 0))
         if not kinds:
             raise InputError(
                 "configure_optimizers must return a PerturbedOptimizer or a RemedyOptimizer, got "
@@ -66,8 +72,15 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
         _restore(trainer)
 
     def on_train_epoch_end(self, trainer: Any, *_: Any) -> None:
-        """Restore the weights where a batch was skipped."""
+        """Restore the weights where a batch was skipped; let remedies act after the epoch."""
         _restore(trainer)
+        stops = [optimizer.end_epoch() for optimizer in _remedied(trainer)]
+        trainer.should_stop = trainer.should_stop or any(stops)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """Let remedies finish the model."""
+        for optimizer in _remedied(trainer):
+            optimizer.finish()
 
     def on_exception(self, trainer: Any, *_: Any) -> None:
         """Restore the weights, which Lightning may save after Ctrl-C."""
@@ -102,6 +115,10 @@ def _own(trainer: Any) -> list[WrappedOptimizer]:
     return [
         optimizer for optimizer in trainer.optimizers if isinstance(optimizer, WrappedOptimizer)
     ]
+
+
+def _remedied(trainer: Any) -> list[RemedyOptimizer]:
+    return [one for one in _own(trainer) if isinstance(one, RemedyOptimizer)]
 
 
 def _restore(trainer: Any) -> None:

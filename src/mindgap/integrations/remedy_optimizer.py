@@ -2,29 +2,38 @@
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, MissingExtraError, Remedy, TrainingState, integer, require
-from mindgap.training.wrapped_optimizer import WrappedOptimizer
+from mindgap.core import InputError, Loss, Losses, Remedy, Subject, TrainingState, as_loss, integer
+from mindgap.integrations.preparation import check_remedy, prepared_weights
+from mindgap.training.wrapped_optimizer import WrappedOptimizer, scaled_rates
 
-# The hooks for which a loop must hand over more than the gradient.
-_ELSEWHERE = ("prepare", "weights", "penalty", "after_epoch", "finish")
+_Inputs = TypeVar("_Inputs", Tensor, tuple[Tensor, ...], dict[str, Tensor])
+
+# The hooks for which a loop must make a call of its own, by the name of that call.
+_CALLS = {"inputs": "inputs", "losses": "loss", "weights": "loss", "penalty": "loss"}
 
 
 class RemedyOptimizer(WrappedOptimizer):
     """Steps ``base`` along the gradient that remedies leave.
 
-    It takes SAM, ASAM, PerturbedOPT, gradient clipping and weight decay, and calls their hooks as
-    :func:`mindgap.fit` does: equal batches give equal weights. ``step`` takes a closure that clears
-    the gradients, runs forward and backward, and returns the loss. The closure may run more than
-    once per step. A loop that calls ``step`` without a closure calls ``gradient(closure)`` before.
+    It calls the hooks of remedies as :func:`mindgap.fit` does: equal batches give equal weights.
+    ``step`` takes a closure that clears the gradients, runs forward and backward, and returns the
+    loss. The closure may run more than once per step. A loop that calls ``step`` without a closure
+    calls ``gradient(closure)`` before.
 
-    A remedy that needs more of the loop than the gradient (dropout, early stopping, sample weights)
-    is refused. Where gradients are scaled or accumulated over several batches, use
+    Some remedies need more of the loop than the gradient, and the error says what is missing. For a
+    remedy that changes inputs or losses (mixup, noise, label smoothing, sample weights), write
+    ``optimizer.loss("cross_entropy", model(optimizer.inputs(x)), y)`` in the closure. For one that
+    acts after epochs or at the end (weight averaging, early stopping), write
+    ``for epoch in optimizer.training(epochs)``; the callbacks of the integrations do this
+    themselves. Sample weights (class balance, active bias) need ``loss(…, index=places)``. Where
+    gradients are scaled or accumulated over several batches, use
     :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` for PerturbedOPT.
 
     Args:
@@ -32,6 +41,12 @@ class RemedyOptimizer(WrappedOptimizer):
         remedies: One remedy or several; their hooks are called in this order.
         model: The model that is trained. The callbacks of the integrations set it if it is None.
         seed: Fixes the noise of remedies.
+        epochs: How many epochs are planned. The callbacks of the integrations set it if it is 0.
+        validate: Gives the mean loss on held-out training data, for early stopping and annealing
+            on a plateau.
+        subject: Joins the model to its training data and loss, for remedies that look at the
+            training data (class balance, dropout, variance weighting), as in
+            ``lambda model: Subject(model, "cross_entropy", train)``.
 
     >>> from mindgap.remedies import SAM
     >>> model = nn.Linear(2, 1)
@@ -54,12 +69,152 @@ class RemedyOptimizer(WrappedOptimizer):
         *,
         model: nn.Module | None = None,
         seed: int = 0,
+        epochs: int = 0,
+        validate: Callable[[], float] | None = None,
+        subject: Callable[[nn.Module], Subject] | None = None,
     ) -> None:
         super().__init__(base)
         given = [remedies] if isinstance(remedies, Remedy) else list(remedies)
-        self.remedies = [_checked(remedy) for remedy in given if remedy.on]
-        self.model, self.seed = model, integer("seed", seed, 0)
+        self.remedies = [remedy for remedy in given if remedy.on]
+        self.model, self.seed, self.epochs = (
+            model,
+            integer("seed", seed, 0),
+            integer("epochs", epochs, 0),
+        )
+        self.validate, self.subject = validate, subject
+        self.sample_weights: Tensor | None = None
+        for remedy in self.remedies:
+            check_remedy(remedy, validate, subject)
+            if "prepare" in remedy.hooks():
+                self.sample_weights = prepared_weights(
+                    remedy, self.sample_weights, model, subject, self.epochs
+                )
         self.steps, self.memories = 0, [dict[str, Any]() for _ in self.remedies]
+        self._called, self._driven = set[str](), False
+
+    def writes(self, *hooks: str) -> bool:
+        """Return whether a remedy writes one of these hooks."""
+        return any(remedy.hooks() & set(hooks) for remedy in self.remedies)
+
+    def inputs(self, inputs: _Inputs) -> _Inputs:
+        """Return the inputs of a batch as the remedies want the model to see them.
+
+        Args:
+            inputs: A tensor, a tuple of tensors, or a dict of tensors.
+        """
+        self._called.add("inputs")
+        found: Any = (inputs,) if isinstance(inputs, Tensor) else inputs
+        for remedy, training in zip(self.remedies, self._states(), strict=True):
+            found = remedy.inputs(training, found)
+        return found[0] if isinstance(inputs, Tensor) else found  # type: ignore[no-any-return]
+
+    def loss(
+        self,
+        loss: str | Loss | Callable[..., Tensor],
+        output: Tensor,
+        target: Tensor,
+        index: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the loss of a batch with what the remedies change in it.
+
+        Args:
+            loss: A name, a torch loss, or any callable ``(output, target)``, as in a recipe.
+            output: The model's output on the batch.
+            target: The targets of the batch.
+            index: Places of the samples in the training data, for remedies that remember each
+                sample (active bias).
+        """
+        self._called.add("loss")
+        function: Losses = as_loss(loss)
+        pairs = list(zip(self.remedies, self._states(), strict=True))
+        for remedy, training in pairs:
+            function = functools.partial(remedy.losses, training, function)
+        losses = function(output, target)
+        for weights in self._weights(index):
+            losses = losses * weights.to(losses)
+        value = losses.mean()
+        for remedy, training in pairs:
+            penalty = remedy.penalty(training, output, target)
+            value = value if penalty is None else value + penalty
+        return value
+
+    def _weights(self, index: Tensor | None) -> list[Tensor]:
+        pairs = zip(self.remedies, self._states(), strict=True)
+        asked = [(one, state) for one, state in pairs if "weights" in one.hooks()]
+        if index is None and (asked or self.sample_weights is not None):
+            raise InputError(
+                "A remedy that weights samples must know their places in the training data, got "
+                "index=None. Write optimizer.loss(…, index=places), or train with mindgap.fit."
+            )
+        if index is None:
+            return []
+        own = [] if self.sample_weights is None else [self.sample_weights[index.cpu()]]
+        found = [remedy.weights(training, index) for remedy, training in asked]
+        return own + [weights for weights in found if weights is not None]
+
+    def training(self, epochs: int) -> Iterator[int]:
+        """Run through the epochs of a training, calling the remedies after each and at the end.
+
+        Leaving the loop by ``break`` leaves out the end.
+
+        Args:
+            epochs: How many there are; a remedy may stop training before.
+
+        Returns:
+            The numbers of the epochs, from 1.
+        """
+        self.begin(epochs)
+        for epoch in range(1, epochs + 1):
+            self.epoch = epoch
+            yield epoch
+            if self.end_epoch():
+                break
+        self.finish()
+
+    def begin(self, epochs: int) -> None:
+        """Tell that the loop will call ``end_epoch`` after every epoch and ``finish`` at the end.
+
+        Args:
+            epochs: How many epochs are planned; 0 if that is not known.
+        """
+        self.epochs, self._driven = self.epochs or epochs, True
+        self._check_plan()
+
+    def end_epoch(self) -> bool:
+        """Call the remedies after an epoch; return whether training is to stop."""
+        pairs = zip(self.remedies, self._states(), strict=True)
+        stops = [remedy.after_epoch(training) for remedy, training in pairs]
+        return any(stops)
+
+    def finish(self) -> nn.Module:
+        """Let the remedies finish the model, in place, and return it."""
+        for remedy, training in zip(self.remedies, self._states(), strict=True):
+            if remedy.finish(training) is not self.model:
+                raise InputError(
+                    f"A remedy of an optimizer must finish the model itself, got {remedy.name!r}, "
+                    "which returned another. Train with mindgap.fit."
+                )
+        self._driven = False
+        return self.model  # type: ignore[return-value]
+
+    def _check_plan(self) -> None:
+        late = [one for one in self.remedies if one.hooks() & {"after_epoch", "finish"}]
+        if late and not self._driven:
+            raise InputError(
+                f"The remedy {late[0].name!r} must act after every epoch or at the end, got a loop "
+                "that does not tell when that is. Write: for epoch in optimizer.training(epochs), "
+                "or add the integration's RemedyCallback."
+            )
+        blind = [one for one in self.remedies if one.horizon and not self.epochs]
+        if blind:
+            raise InputError(
+                f"The remedy {blind[0].name!r} must know how many epochs are planned, got none. "
+                "Pass epochs=."
+            )
+
+    def _factor(self) -> float:
+        pairs = zip(self.remedies, self._states(), strict=True)
+        return math.prod(remedy.rate_factor(training) for remedy, training in pairs)
 
     def gradient(self, closure: Callable[[], Tensor]) -> Tensor:
         """Leave the gradient to step along in ``.grad`` and return the loss.
@@ -67,10 +222,13 @@ class RemedyOptimizer(WrappedOptimizer):
         Args:
             closure: Clears the gradients, runs forward and backward, and returns the loss.
         """
+        self._check_plan()
+        self._called.clear()
         for remedy, training in zip(self.remedies, self._states(), strict=True):
             closure = functools.partial(remedy.backward, training, closure)
-        with torch.enable_grad():
+        with torch.enable_grad(), scaled_rates(self.base, self._factor()):
             loss = closure()
+        self._check_calls()
         self._ready = True
         return loss
 
@@ -87,11 +245,28 @@ class RemedyOptimizer(WrappedOptimizer):
                 "call optimizer.gradient(closure) before."
             )
         self._ready = False
-        self.base.step()
+        with scaled_rates(self.base, self._factor()):
+            self.base.step()
         for remedy, training in zip(self.remedies, self._states(), strict=True):
             remedy.after_step(training)
         self.steps += 1
         return loss
+
+    def _check_calls(self) -> None:
+        """Refuse a closure that leaves out what a remedy needs; it would act in part or not."""
+        if self.sample_weights is not None and "loss" not in self._called:
+            raise InputError(
+                "Sample weights must enter the loss of every batch, got a closure that does not "
+                "call optimizer.loss. Write optimizer.loss(loss, output, target, index=places)."
+            )
+        for remedy in self.remedies:
+            for hook, call in _CALLS.items():
+                if hook in remedy.hooks() and call not in self._called:
+                    raise InputError(
+                        f"The remedy {remedy.name!r} must change the {hook} of every batch, got a "
+                        f"closure that does not call optimizer.{call}. Write "
+                        "optimizer.loss(loss, model(optimizer.inputs(x)), y)."
+                    )
 
     def _states(self) -> list[TrainingState]:
         model = self.model
@@ -101,7 +276,14 @@ class RemedyOptimizer(WrappedOptimizer):
                 "model=, or add the integration's RemedyCallback."
             )
         now = functools.partial(
-            TrainingState, model=model, optimizer=self.base, epoch=self._epoch, seed=self.seed
+            TrainingState,
+            model=model,
+            optimizer=self.base,
+            epoch=self._epoch,
+            epochs=self.epochs,
+            seed=self.seed,
+            validate=self.validate,
+            subject=self.subject,
         )
         return [now(step=self.steps + 1, memory=memory) for memory in self.memories]
 
@@ -124,48 +306,9 @@ class RemedyOptimizer(WrappedOptimizer):
         self.memories, self.steps = copy.deepcopy(own["memories"]), own["steps"]
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("model", "remedies", "seed", "steps", "memories")
+        names = ["model", "remedies", "seed", "steps", "memories", "epochs", "validate", "subject"]
+        names += ["sample_weights", "_called", "_driven"]
         return {**super().__getstate__(), **{name: self.__dict__[name] for name in names}}
 
     def __repr__(self) -> str:
         return f"RemedyOptimizer({self.remedies}, epoch={self._epoch}, base={self.base!r})"
-
-
-def _checked(remedy: Remedy) -> Remedy:
-    more = [hook for hook in _ELSEWHERE if hook in remedy.hooks()]
-    if more:
-        raise InputError(
-            f"A remedy of an optimizer must change the gradient alone, got {remedy.name!r}, which "
-            f"also needs {' and '.join(more)}. Train with mindgap.fit, which calls all hooks."
-        )
-    return remedy
-
-
-def base_class(module: str, name: str, extra: str) -> Any:
-    """Return a class of an optional package, to inherit from.
-
-    If the package is missing, it is a class that says so when an object is made.
-
-    Args:
-        module: The module that holds the class.
-        name: The name of the class.
-        extra: The extra of mindgap that installs the package.
-
-    >>> base_class("collections", "OrderedDict", "none").__name__
-    'OrderedDict'
-    >>> base_class("no_such_package", "Thing", "tools")()
-    Traceback (most recent call last):
-    mindgap.core.errors.MissingExtraError: This needs the package 'no_such_package', which is not installed. Run: ...
-    """
-    try:
-        return getattr(require(module, extra), name)
-    except MissingExtraError as error:
-        text = str(error)
-
-    class Missing:
-        """Takes the place of the package's class."""
-
-        def __init__(self, *_: Any, **__: Any) -> None:
-            raise MissingExtraError(text)
-
-    return Missing

@@ -10,13 +10,16 @@ import torch
 from torch import nn
 
 from mindgap.core import InputError, Remedy, Subject
-from mindgap.integrations.remedy_optimizer import RemedyOptimizer, base_class
+from mindgap.integrations.optional import base_class
+from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
 
 _Callback: Any = base_class("skorch.callbacks", "Callback", "skorch")
 Made = Callable[..., torch.optim.Optimizer]
+_LOSS = ("losses", "weights", "penalty")
+_BATCH = ("inputs", *_LOSS)
 
 
 def perturbed(base: Made, **settings: Any) -> Callable[..., PerturbedOptimizer]:
@@ -35,28 +38,63 @@ def perturbed(base: Made, **settings: Any) -> Callable[..., PerturbedOptimizer]:
 
 
 def remedied(
-    base: Made, remedies: Remedy | Sequence[Remedy], *, seed: int = 0
+    base: Made, remedies: Remedy | Sequence[Remedy], *, seed: int = 0, **more: Any
 ) -> Callable[..., RemedyOptimizer]:
     """Make the ``optimizer`` of a net for SAM and other remedies.
 
-    Add a :class:`RemedyCallback` to the net too.
+    Add a :class:`RemedyCallback` to the net too, and for remedies that change inputs or losses a
+    :class:`RemedyMixin` to its class.
 
     Args:
         base: The class of the optimizer that takes the steps. It gets the net's ``lr`` and
             ``optimizer__…``.
         remedies: One remedy or several; their hooks are called in this order.
         seed: Fixes the noise of remedies.
+        **more: Further arguments of
+            :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`, as ``validate``.
 
     >>> from mindgap.remedies import SAM
     >>> made = remedied(torch.optim.SGD, SAM())([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     >>> made.remedies, made.param_groups[0]["lr"]
     ([SAM(radius=0.05)], 0.1)
     """
-    return functools.partial(_remedied, base, remedies, seed)
+    return functools.partial(_remedied, base, remedies, {"seed": seed, **more})
+
+
+class RemedyMixin:
+    """Lets remedies change inputs and losses: ``class Net(RemedyMixin, NeuralNetClassifier)``.
+
+    Pass an optimizer of :func:`remedied` and a :class:`RemedyCallback`. Evaluation and the losses
+    on validation data stay as they are.
+    """
+
+    def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
+        """Run a batch whose inputs the remedies changed."""
+        optimizer = self.optimizer_  # type: ignore[attr-defined]
+        inputs, target = batch
+        if isinstance(optimizer, RemedyOptimizer) and optimizer.writes("inputs"):
+            batch = optimizer.inputs(inputs), target
+        return super().train_step_single(batch, **fit_params)  # type: ignore[misc]
+
+    def get_loss(
+        self,
+        y_pred: Any,
+        y_true: Any,
+        X: Any = None,
+        training: bool = False,
+    ) -> Any:
+        """Compute the loss that the remedies want, in training."""
+        plain = super().get_loss  # type: ignore[misc]
+        optimizer = getattr(self, "optimizer_", None)
+        if not (training and isinstance(optimizer, RemedyOptimizer) and optimizer.writes(*_LOSS)):
+            return plain(y_pred, y_true, X=X, training=training)
+        return optimizer.loss(
+            lambda output, target: plain(output, target, training=training), y_pred, y_true
+        )
 
 
 class RemedyCallback(_Callback):  # type: ignore[misc]
-    """Tells the optimizer of :func:`perturbed` or :func:`remedied` the epoch and the module."""
+    """Tells the optimizer of :func:`perturbed` or :func:`remedied` the epochs and the module."""
 
     def on_train_begin(self, net: Any, **_: Any) -> None:
         """Tell the optimizer the module."""
@@ -68,6 +106,22 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
             )
         if isinstance(optimizer, RemedyOptimizer):
             optimizer.model = net.module_
+            if optimizer.writes(*_BATCH) and not isinstance(net, RemedyMixin):
+                raise InputError(
+                    "A remedy that changes inputs or losses must go with a net that lets it, got "
+                    f"{type(net).__name__}. Write class Net(RemedyMixin, {type(net).__name__})."
+                )
+            optimizer.begin(len(net.history) + net.max_epochs)
+
+    def on_epoch_end(self, net: Any, **_: Any) -> None:
+        """Let remedies act after the epoch; KeyboardInterrupt is how a callback of skorch stops."""
+        if isinstance(net.optimizer_, RemedyOptimizer) and net.optimizer_.end_epoch():
+            raise KeyboardInterrupt
+
+    def on_train_end(self, net: Any, **_: Any) -> None:
+        """Let remedies finish the module."""
+        if isinstance(net.optimizer_, RemedyOptimizer):
+            net.optimizer_.finish()
 
     def on_epoch_begin(self, net: Any, **_: Any) -> None:
         """Tell the optimizer the epoch, which counts from 1 over all calls of ``partial_fit``."""
@@ -109,6 +163,10 @@ def _perturbed(
 
 
 def _remedied(
-    base: Made, remedies: Remedy | Sequence[Remedy], seed: int, parameters: Any, **options: Any
+    base: Made,
+    remedies: Remedy | Sequence[Remedy],
+    more: dict[str, Any],
+    parameters: Any,
+    **options: Any,
 ) -> RemedyOptimizer:
-    return RemedyOptimizer(base(parameters, **options), remedies, seed=seed)
+    return RemedyOptimizer(base(parameters, **options), remedies, **more)

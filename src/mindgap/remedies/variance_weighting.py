@@ -76,6 +76,7 @@ class VarianceWeighting(Remedy):
     cites = ("novello2020variance",)
     strength = "max_weight"
     treats = frozenset({"hard samples", "wrong labels"})
+    needs = frozenset({"training data"})
     cost = 1.5
 
     max_weight: float = option(

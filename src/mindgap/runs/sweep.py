@@ -169,7 +169,7 @@ def sweep(
     store: Store | str | os.PathLike[str] | None = None,
     executor: AnyExecutor | None = None,
     workers: int | None = None,
-    progress: bool = True,
+    progress: bool | Progress = True,
     limit: int | None = None,
     retry_failed: bool = True,
     timeout: float | None = None,
@@ -186,7 +186,7 @@ def sweep(
             ``$MINDGAP_RUNS`` names, else ``~/.cache/mindgap/runs.sqlite``.
         executor: Where trials run; a :class:`LocalExecutor` unless given.
         workers: Number of worker processes; one per core unless given.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar, or the bar of a larger job to advance.
         limit: Run at most this many trials now.
         retry_failed: Whether to run failed trials again. A trial that failed for want of memory or
             data should not stay failed.
@@ -218,7 +218,7 @@ def sweep(
         total = resumed + left
         depth = in_flight(chosen, workers)
         with (
-            Progress(total, done=resumed, unit="trial", title=study.name, shown=progress) as bar,
+            _bar(progress, total, resumed, study.name) as bar,
             kept.claims() as claims,
         ):
             work = _Trials(study, kept, claims, before, timeout)
@@ -233,6 +233,15 @@ def sweep(
         elsewhere=sum(key not in work.kept for key in done),
         interrupted=interrupted,
     )
+
+
+def _bar(
+    progress: bool | Progress, total: int, done: int, title: str
+) -> contextlib.AbstractContextManager[Progress]:
+    """A given bar stays open; one that is made here is closed here."""
+    if isinstance(progress, Progress):
+        return contextlib.nullcontext(progress)
+    return Progress(total, done=done, unit="trial", title=title, shown=progress)
 
 
 def _check(limit: int | None, timeout: float | None, executor: AnyExecutor | None) -> None:

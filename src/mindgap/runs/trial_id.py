@@ -39,8 +39,12 @@ def code_version(module: str) -> str:
     >>> code_version("mindgap.core.table") == code_version("mindgap.core.table")
     True
     """
+    return _hashed(reachable(module))
+
+
+def _hashed(files: Mapping[str, Path]) -> str:
     digest = hashlib.sha256(__version__.encode())
-    for name, path in sorted(reachable(module).items()):
+    for name, path in sorted(files.items()):
         digest.update(f"\0{name}\0{_read(path, *_stamp(path)).digest}".encode())
     return digest.hexdigest()[:16]
 
@@ -244,10 +248,8 @@ def trial_ids(study: Study, trials: list[Trial]) -> list[str]:
 
 def version_of(study: Study) -> str:
     """Hash the code that a study runs."""
-    module = type(study).__module__
-    return (
-        code_version(module) if reachable(module) else code_version(module) + _bytecode(type(study))
-    )
+    files = reachable(type(study).__module__)
+    return _hashed(files) if files else _hashed(files) + _bytecode(type(study))
 
 
 def fields_of(study: Study) -> str:

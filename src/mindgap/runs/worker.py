@@ -149,17 +149,22 @@ def ensure_importable(home: Home) -> None:
         _load_file(home.module, home.file)
 
 
+class _Script(type(sys)):  # type: ignore[misc]
+    """The user's script as a module."""
+
+
 def _load_main(home: Home) -> None:
-    if "__mp_main__" in sys.modules:
+    # The name alone proves nothing: importing multiprocessing gives it to the worker's own program.
+    if isinstance(sys.modules["__main__"], _Script):
         return
-    module = type(sys)("__mp_main__")
+    module = _Script("__mp_main__")
     if home.runs_as and home.runs_as != "__main__":
         content = runpy.run_module(home.runs_as, run_name="__mp_main__", alter_sys=True)
     elif home.file:
         content = runpy.run_path(home.file, run_name="__mp_main__")
     else:
         raise InputError("it was typed into a session, which no other process can read")
-    vars(module).update(content)
+    module.__dict__.update(content)
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module
 
 

@@ -2,6 +2,8 @@
 from mindgap.studies.batch_size.gap import BatchSizeGap as BatchSizeGap
 from mindgap.studies.certificates.certificates import Certificates as Certificates
 from mindgap.studies.certificates.coverage import CertificateCoverage as CertificateCoverage
+from mindgap.studies.diagnoses.false_alarms import FalseAlarms as FalseAlarms
+from mindgap.studies.diagnoses.planted import PlantedProblems as PlantedProblems
 from mindgap.studies.pacgen.figure1 import PacgenFigure1 as PacgenFigure1
 from mindgap.studies.pacgen.figure2 import PacgenFigure2 as PacgenFigure2
 from mindgap.studies.pacgen.rescaling import PacgenRescaling as PacgenRescaling

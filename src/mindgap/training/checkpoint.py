@@ -91,7 +91,8 @@ def identity(
     """
     train = next(split for split in data.values() if split is not None)
     outputs, losses = _answers(model, loss, task, train, seed)
-    settings = {name: value for name, value in recipe.settings.items() if name not in _FREE}
+    free = set(_FREE) - ({"epochs"} if any(remedy.horizon for remedy in remedies) else set())
+    settings = {name: value for name, value in recipe.settings.items() if name not in free}
     return {
         "seed": seed,
         **settings,

@@ -1,9 +1,10 @@
 """fit: the plain training loop, which calls the hooks of remedies."""
 
+import contextlib
 import copy
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from mindgap.core import (
     Batch,
     CheckpointError,
     InputError,
+    Inputs,
+    Losses,
     NotFiniteError,
     Progress,
     Recipe,
@@ -34,6 +37,7 @@ from mindgap.training import checkpoint as checkpoints
 from mindgap.training.batches import batches_of, epoch_seed, hold_out
 from mindgap.training.fitted import Fitted, training_subject
 from mindgap.training.probe import Probe
+from mindgap.training.wrapped_optimizer import scaled_rates
 
 
 @validated
@@ -152,6 +156,9 @@ class Loop:
         self.epoch, self.step, self.stopped, self.broken = 0, 0, "", False
         self.states = [self._training_state() for _ in remedies]
         self.sample_weights = _checked_weights(self.recipe.weights(self.train), self.train)
+        first = self.train.take(torch.arange(1)).inputs
+        for remedy in remedies:
+            remedy.check(self.subject.task, first)
 
     def _training_state(self) -> TrainingState:
         validate = (
@@ -163,6 +170,7 @@ class Loop:
         return TrainingState(
             model=self.model,
             optimizer=self.optimizer,
+            epochs=self.recipe.epochs,
             seed=self.seed,
             validate=validate,
             subject=subject,
@@ -175,7 +183,9 @@ class Loop:
             # Every epoch begins from a seed of its own, not from where the last one left the
             # generators. So a checkpoint need not hold their states for an exact resume.
             with seeded(epoch_seed(self.seed, self.epoch + 1)):
-                self._epoch()
+                with self._scaled_rates():
+                    self._epoch()
+                self._end_epoch()
         except KeyboardInterrupt:
             self._back(kept, f"interrupted in epoch {self.epoch + 1}")
         except Diverged as trouble:
@@ -197,6 +207,22 @@ class Loop:
         self.load(kept)
         self.stopped, self.broken = why, True
 
+    @contextlib.contextmanager
+    def _scaled_rates(self) -> Iterator[None]:
+        """Multiply the learning rates of an epoch by the remedies' factors.
+
+        The optimizer has its own rates back at the end, so a schedule counts on from them.
+        """
+        self._now(self.epoch + 1)
+        pairs = zip(self.remedies, self.states, strict=True)
+        factor = math.prod(remedy.rate_factor(training) for remedy, training in pairs)
+        with scaled_rates(self.optimizer, factor):
+            yield
+
+    def _now(self, epoch: int) -> None:
+        for training in self.states:
+            training.epoch, training.step = epoch, self.step
+
     def _epoch(self) -> None:
         self.model.train()
         total, number = 0.0, self.epoch + 1
@@ -212,16 +238,17 @@ class Loop:
         row = {"epoch": float(number), "running_loss": total / len(self.train), **evaluated}
         self.history.append(row)
         self.epoch = number
+
+    def _end_epoch(self) -> None:
         if self.schedule is not None:
             self.schedule.step()
         for remedy, training in zip(self.remedies, self.states, strict=True):
             if remedy.after_epoch(training):
-                self.stopped = f"{remedy.name} after epoch {number}"
+                self.stopped = f"{remedy.name} after epoch {self.epoch}"
 
     def _step(self, batch: Batch, epoch: int) -> float:
         self.step += 1
-        for training in self.states:
-            training.epoch, training.step = epoch, self.step
+        self._now(epoch)
         loss = float(self._nested(batch)())
         if not math.isfinite(loss):
             raise Diverged(f"the loss became {loss} in epoch {epoch}, step {self.step}")
@@ -241,12 +268,16 @@ class Loop:
 
     def _closure(self, batch: Batch) -> Tensor:
         self.optimizer.zero_grad(set_to_none=True)
-        like = next(self.model.parameters())
+        like, inputs = next(self.model.parameters()), batch.inputs
+        loss: Losses = self.loss
+        for remedy, training in zip(self.remedies, self.states, strict=True):
+            inputs = remedy.inputs(training, inputs)
+            loss = functools.partial(remedy.losses, training, loss)
         output, target = (
-            _forward(self.model, batch, like),
+            _forward(self.model, inputs, like),
             typed(batch.target, self.subject.task, like),
         )
-        losses = self.loss(output, target)
+        losses = loss(output, target)
         for weights in self._weights(batch.index):
             losses = losses * weights.to(losses)
         value = losses.mean()
@@ -348,9 +379,9 @@ def mean_loss(subject: Subject, split: Split) -> float:
     return other.mean_loss("train")
 
 
-def _forward(model: torch.nn.Module, batch: Batch, like: Tensor) -> Tensor:
+def _forward(model: torch.nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
     try:
-        return checked_call(model, batch.inputs, like)
+        return checked_call(model, inputs, like)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise

@@ -1,12 +1,39 @@
 """The base of optimizers that wrap another: its groups, its state, and an epoch."""
 
 import abc
+import contextlib
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from mindgap.core import InputError, integer
+
+
+@contextlib.contextmanager
+def scaled_rates(optimizer: torch.optim.Optimizer, factor: float) -> Iterator[None]:
+    """Multiply all learning rates of an optimizer, and give it its own back at the end.
+
+    Args:
+        optimizer: Its parameter groups carry their learning rate as ``lr``.
+        factor: The factor; one changes nothing.
+
+    >>> sgd = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.5)
+    >>> with scaled_rates(sgd, 0.1):
+    ...     print(sgd.param_groups[0]["lr"])
+    0.05
+    >>> sgd.param_groups[0]["lr"]
+    0.5
+    """
+    own = [group["lr"] for group in optimizer.param_groups] if factor != 1 else []
+    for group, rate in zip(optimizer.param_groups, own, strict=False):
+        group["lr"] = rate * factor
+    try:
+        yield
+    finally:
+        for group, rate in zip(optimizer.param_groups, own, strict=False):
+            group["lr"] = rate
 
 
 class WrappedOptimizer(torch.optim.Optimizer, abc.ABC):

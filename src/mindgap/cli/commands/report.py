@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="RESULTS.json",
-        help="a file that `examine --report x.json` or `run --results x.json` wrote",
+        help="a file that `examine --report x.json`, `improve --report x.json` or `run --results x.json` wrote",
     )
     parser.add_argument(
         "--output",
@@ -52,9 +52,11 @@ def _read(path: Path) -> dict[str, Any]:
         raise InputError(
             f"The results must be a JSON file, got {str(path)!r} ({error}). Write it again."
         ) from error
-    if not isinstance(data, dict) or not ({"cards", "study"} & set(data)):
+    if not isinstance(data, dict) or not (
+        {"cards", "study"} & set(data) or data.get("kind") == "improved"
+    ):
         raise InputError(
-            "The results must come from `mindgap examine` or `mindgap run`, got other JSON in "
+            "The results must come from `mindgap examine`, `improve` or `run`, got other JSON in "
             f"{str(path)!r}. "
             "Pass a file that they wrote."
         )
@@ -78,10 +80,13 @@ def _draw(data: dict[str, Any], source: Path, path: Path) -> None:
 def _write(data: dict[str, Any], path: Path) -> None:
     from mindgap.core import unworded, write_whole
     from mindgap.report import Report, study_page
+    from mindgap.report.improved import Improved
     from mindgap.runs import results_page
     from mindgap.runs.results import checked_results
 
-    if "cards" in data:
+    if data.get("kind") == "improved":
+        Improved.from_dict(data).save(path)
+    elif "cards" in data:
         Report.from_dict(data).save(path)
     elif path.suffix in (".md", ".txt"):
         write_whole(path, results_page(unworded(data)))

@@ -49,14 +49,17 @@ class Columns:
         self.target = aligned_targets(problem, outputs)
         self.weights = None if problem.weights is None else problem.weights.to(data)
         self._places = torch.empty(0, dtype=torch.long)
-        if not problem.full:
+        # All members see the same columns if a batch holds all samples as they are.
+        self.shared = problem.full and not problem.hooks.changes_inputs
+        if not self.shared:
             self._allocate()
 
     def _allocate(self) -> None:
         members, samples, features = self.problem.members, self.problem.samples, self.rows.shape[1]
-        self.whole = members * samples * (features + self.outputs + 1) <= _EPOCH_NUMBERS
-        self.length = samples if self.whole else self.problem.batch_size
-        self.narrow = features <= _NARROW
+        hooked, numbers = self.problem.hooks.changes_inputs, features + self.outputs + 1
+        self.whole = members * samples * numbers <= _EPOCH_NUMBERS and not hooked
+        self.length = samples if self.whole else min(self.problem.batch_size, samples)
+        self.narrow = features <= _NARROW and not hooked
         shape = (
             (features, members, self.length) if self.narrow else (members, self.length, features)
         )
@@ -78,7 +81,12 @@ class Columns:
 
     def _fill(self, places: Tensor, start: int, stop: int) -> None:
         flat, members, size = places.flatten(), len(places), stop - start
-        if self.narrow:
+        if self.problem.hooks.changes_inputs:
+            for member, own in enumerate(places):
+                found = self.problem.hooked_input(member, own).flatten(1)
+                self._inputs[member, :size, : found.shape[1]] = found
+                self._inputs[member, :size, found.shape[1] :] = 1
+        elif self.narrow:
             self._put(
                 self._inputs[:, :, :size],
                 self._source.index_select(1, flat).view(-1, members, size),
@@ -103,7 +111,7 @@ class Columns:
 
     def batch(self, step: int) -> Batch:
         """Return the buffers of a step."""
-        if self.problem.full:
+        if self.shared:
             return self._everything()
         size, samples = self.problem.batch_size, self.problem.samples
         start, stop = step * size, min((step + 1) * size, samples)

@@ -26,6 +26,7 @@ from mindgap.training.vectorized.dense import Dense
 from mindgap.training.vectorized.engine import Engine
 from mindgap.training.vectorized.general import General
 from mindgap.training.vectorized.gram import Gram
+from mindgap.training.vectorized.hooks import EpochEnds, Hooks
 from mindgap.training.vectorized.loop import Curves, Drive
 from mindgap.training.vectorized.members import Member, build_all
 from mindgap.training.vectorized.optimizers import Rates, Rule, check_rule
@@ -129,11 +130,20 @@ class Block:
         self.engine = _engine_for(self._problem(recipe))
         store = self.engine.store
         rule = self._rule(store)
-        rates = Rates(recipe, self._rates(), store)
-        edits = _edits([member.remedies for member in members], store)
+        rates = Rates(recipe, self._rates(), store, self.engine.problem.hooks)
+        remedies = [member.remedies for member in members]
+        edits = _edits(remedies, store)
+        self.closings = EpochEnds(remedies, store, recipe.epochs)
         curves = Curves(self.engine, train, test, settings.evaluate_every, recipe.epochs)
         self.drive = Drive(
-            self.engine, rule, rates, edits, curves, recipe.epochs, settings.keep_history
+            self.engine,
+            rule,
+            rates,
+            edits,
+            self.closings,
+            curves,
+            recipe.epochs,
+            settings.keep_history,
         )
 
     def _problem(self, recipe: Recipe) -> Problem:
@@ -144,15 +154,20 @@ class Block:
             raise Unsupported("the model is not on the CPU")
         subject = self.subject = Subject(model, recipe.loss, train, test, task=recipe.task)
         everything = train.take(torch.arange(len(train)))
+        seeds = tuple(member.seed for member in self.members)
+        remedies = [member.remedies for member in self.members]
+        for remedy in remedies[0]:
+            remedy.check(subject.task, everything.inputs)
         return Problem(
             models=self.models,
-            seeds=tuple(member.seed for member in self.members),
+            seeds=seeds,
             inputs=everything.inputs,
             targets=typed(everything.target, subject.task, next(model.parameters())),
             weights=_stacked_weights(self.recipes, len(train)),
             loss=subject.loss,
             task=subject.task,
             batch_size=recipe.batch_size,
+            hooks=Hooks(remedies, seeds, self.models, subject.loss, recipe.epochs),
         )
 
     def _rule(self, store: Store) -> Rule:
@@ -185,7 +200,7 @@ class Block:
 
     def _finished(self, k: int) -> nn.Module:
         model, member, epochs = self.models[k], self.members[k], self.drive.ends[k].epochs
-        for remedy in member.remedies:
+        for place, remedy in enumerate(member.remedies):
             if "finish" not in remedy.hooks():
                 continue
             state = TrainingState(
@@ -193,7 +208,9 @@ class Block:
                 optimizer=self.recipes[k].optimize(model.parameters()),
                 epoch=epochs,
                 step=epochs * len(self.engine.bounds),
+                epochs=self.recipes[k].epochs,
                 seed=member.seed,
+                memory=self.closings.memory(place, k),
                 subject=functools.partial(training_subject, self.subject),
             )
             model = remedy.finish(state)

@@ -23,7 +23,7 @@ from mindgap.training.vectorized.layers import (
     is_flatten,
     layers_of,
 )
-from mindgap.training.vectorized.losses import BY_HAND, Ends, any_loss
+from mindgap.training.vectorized.losses import Ends, loss_program
 from mindgap.training.vectorized.parameters import Store
 from mindgap.training.vectorized.patches import Image, Patches, pairs_up, unfolds
 from mindgap.training.vectorized.pooled_patches import PooledPatches, pools_with
@@ -92,7 +92,7 @@ class Convolutional(Engine):
         tail = self._ends[stop - start]
         for member in range(self.problem.members):
             places = self._places[member, start:stop]
-            images = self.data if self.orders.full else self.data.index_select(0, places)
+            images = self._images(member, places)
             tail.fetch(member, places)
             for layer in self.layers:
                 images = layer.forward(member, images)
@@ -100,6 +100,11 @@ class Convolutional(Engine):
             pull = tail.input_gradient.view(images.shape)
             for layer in reversed(self.layers):
                 pull = layer.backward(member, pull)
+
+    def _images(self, member: int, places: Tensor) -> Tensor:
+        if self.problem.hooks.changes_inputs:
+            return self.problem.hooked_input(member, places)
+        return self.data if self.orders.full else self.data.index_select(0, places)
 
 
 class Tail:
@@ -123,8 +128,7 @@ class Tail:
         run = Pass(self.engine.blocks, *self.engine.tail_parts(member), batch, self.engine.random)
         target = self._label if problem.named_loss == "" else featured(self._label)
         ends = Ends(run.output, target, self._weights, run.output_gradient, self._value)
-        name = problem.named_loss
-        loss = BY_HAND[name](ends) if name else any_loss(problem.loss, ends, self._label)
+        loss = loss_program(problem, ends, self._label, (member,))
         return [
             *run.forward(self._rows.mT),
             *loss,

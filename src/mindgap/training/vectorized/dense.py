@@ -23,7 +23,7 @@ from mindgap.training.vectorized.layers import (
     layers_of,
     stage_of,
 )
-from mindgap.training.vectorized.losses import BY_HAND, Ends, any_loss
+from mindgap.training.vectorized.losses import Ends, loss_program
 from mindgap.training.vectorized.parameters import Store
 from mindgap.training.vectorized.problem import Problem, Unsupported, all_trainable
 
@@ -163,15 +163,14 @@ class Dense(Engine):
     def _program(self, step: int, run: Pass) -> Program:
         batch = self.columns.batch(step)
         ends = Ends(run.output, batch.target, batch.weights, run.output_gradient, self.losses[step])
-        name = self.problem.named_loss
-        loss = BY_HAND[name](ends) if name else any_loss(self.problem.loss, ends, batch.label)
+        loss = loss_program(self.problem, ends, batch.label, range(self.problem.members))
         return [*batch.fetch, *run.forward(batch.inputs), *loss, *run.backward(batch.inputs)]
 
     def begin(self, epoch: int) -> None:
         """Gather the samples of the epoch."""
         if self._drops:
             self.random.manual_seed(epoch_seed(self.problem.seeds[0], epoch))
-        if not self.orders.full:
+        if not self.columns.shared:
             self.columns.gather(self.orders.places(epoch))
 
     def gradient(self, step: int) -> None:

@@ -39,8 +39,10 @@ class General(Engine):
         self, own: dict[str, Tensor], fixed: dict[str, Tensor], inputs: Inputs, *rest: Tensor
     ) -> Tensor:
         target, weights = rest
-        output = call(Weighted(self.model, {**own, **fixed}), inputs, self.problem.like)
-        return (self.problem.loss(output, target) * weights).mean()
+        return (self.problem.loss(self._forward(own, fixed, inputs), target) * weights).mean()
+
+    def _forward(self, own: dict[str, Tensor], fixed: dict[str, Tensor], inputs: Inputs) -> Tensor:
+        return call(Weighted(self.model, {**own, **fixed}), inputs, self.problem.like)
 
     def _probe(self) -> None:
         """Try one batch; refuse a model that does not vectorize, or not correctly.
@@ -82,7 +84,17 @@ class General(Engine):
             if isinstance(inputs, dict)
             else tuple(value[places] for value in inputs)
         )
+        if problem.hooks.changes_inputs:
+            taken = self._hooked(taken)
         return self.store.views, self._fixed, taken, problem.targets[places], weights
+
+    def _hooked(self, taken: Any) -> Any:
+        hook, members = self.problem.hooks.inputs, range(self.problem.members)
+        if isinstance(taken, dict):
+            rows = [hook(k, {name: value[k] for name, value in taken.items()}) for k in members]
+            return {name: torch.stack([row[name] for row in rows]) for name in taken}
+        found = [hook(k, tuple(value[k] for value in taken)) for k in members]
+        return tuple(torch.stack(list(column)) for column in zip(*found, strict=True))
 
     def begin(self, epoch: int) -> None:
         """Draw the epoch's order, and seed the global generator for the model's own noise.
@@ -94,10 +106,20 @@ class General(Engine):
 
     def gradient(self, step: int) -> None:
         """Compute one vectorized gradient and copy it to its place."""
-        slopes, values = self._slopes(*self._arguments(*self.bounds[step]))
+        arguments = self._arguments(*self.bounds[step])
+        hooked = self.problem.hooks.changes_losses
+        slopes, values = (self._by_hooks if hooked else self._slopes)(*arguments)
         self.losses[step] = values
         for name, place in self._pulls.items():
             place.copy_(slopes[name])
+
+    def _by_hooks(self, own: Any, fixed: Any, inputs: Any, *rest: Tensor) -> tuple[Any, Tensor]:
+        """Compute outputs at once, losses member by member, and pull the derivative back."""
+        run = torch.func.vmap(self._forward, randomness="different")
+        found: Any = torch.func.vjp(lambda weights: run(weights, fixed, inputs), own)
+        outputs, pull = found
+        slope, values = self.problem.hooks.slopes(range(len(outputs)), outputs, *rest)
+        return pull(slope)[0], values
 
 
 def _check_modules(model: nn.Module) -> None:

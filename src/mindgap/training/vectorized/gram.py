@@ -26,6 +26,8 @@ class Gram(Engine):
         all_trainable(problem)
         blocks, data = dense_chain(problem)
         linear = blocks[0].linear
+        if problem.hooks.changes_inputs or problem.hooks.changes_losses:
+            raise Unsupported("remedies change what a sample contributes in each step")
         if len(blocks) > 1 or blocks[0].stages or problem.named_loss != "mse" or not problem.full:
             raise Unsupported("this is not linear least squares on the whole data")
         if blocks[0].columns > min(_WIDEST, problem.samples) or data.shape[1] != linear.in_features:

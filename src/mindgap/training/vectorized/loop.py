@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mindgap.core import Inputs, Progress, Split, align, typed
 from mindgap.training.vectorized.engine import Engine
+from mindgap.training.vectorized.hooks import EpochEnds
 from mindgap.training.vectorized.optimizers import Rates, Rule
 
 _AT_ONCE = 2**22  # outputs held at a time
@@ -69,6 +70,7 @@ class Curves:
         )
 
 
+_Kept = tuple[Tensor, tuple[int, list[Tensor]], dict[int, dict[str, Tensor]]]
 _WINDOW = 64  # steps between two checks for divergence
 
 
@@ -89,6 +91,7 @@ class Drive:
         rule: Rule,
         rates: Rates,
         edits: Sequence[Callable[[], None]],
+        closings: EpochEnds,
         curves: Curves,
         epochs: int,
         keep: bool,
@@ -100,7 +103,7 @@ class Drive:
             edits,
             curves,
         )
-        self.epochs, self.keep = epochs, keep
+        self.closings, self.epochs, self.keep = closings, epochs, keep
         self.window = max(1, _WINDOW // len(engine.bounds))
         rows = epochs if keep else min(self.window, epochs)
         self.running = torch.zeros(rows, engine.problem.members, dtype=engine.losses.dtype)
@@ -130,9 +133,10 @@ class Drive:
         self._thaw()
         return done >= self.epochs or not bool(self.alive.any())
 
-    def _window(self, span: range, kept: tuple[Tensor, tuple[int, list[Tensor]]]) -> None:
+    def _window(self, span: range, kept: _Kept) -> None:
         for epoch in span:
             self._epoch(epoch)
+            self.closings.look(epoch, self.alive)
         seen = self.running[self._row(span[0]) : self._row(span[-1]) + 1]
         if not bool(torch.isfinite(seen[:, self.alive]).all()):
             self._restore(kept)
@@ -144,9 +148,12 @@ class Drive:
 
     def _epoch(self, epoch: int) -> None:
         engine, step_rule = self.engine, self.rule.step
-        engine.begin(epoch)
         engine.store.rate = self.rates.at(epoch)
+        engine.begin(epoch)
+        hooks, before = engine.problem.hooks, (epoch - 1) * len(engine.bounds)
         for step, _ in enumerate(engine.bounds):
+            if hooks.written:
+                hooks.at(epoch, before + step + 1)
             engine.gradient(step)
             for edit in self.edits:
                 edit()
@@ -165,6 +172,7 @@ class Drive:
         lost = ~torch.isfinite(self.engine.losses).all(0) & self.alive
         if bool(lost.any()):
             self._freeze(lost, before, epoch)
+        self.closings.look(epoch, self.alive)
 
     def _freeze(self, lost: Tensor, before: Tensor, epoch: int) -> None:
         store = self.engine.store
@@ -194,12 +202,13 @@ class Drive:
         for place, value in zip(store.segments, store.cut(self._frozen), strict=True):
             place[frozen] = value[frozen]
 
-    def _state(self) -> tuple[Tensor, tuple[int, list[Tensor]]]:
-        return self.engine.store.weights.clone(), self.rule.state()
+    def _state(self) -> _Kept:
+        return self.engine.store.weights.clone(), self.rule.state(), self.closings.state()
 
-    def _restore(self, kept: tuple[Tensor, tuple[int, list[Tensor]]]) -> None:
+    def _restore(self, kept: _Kept) -> None:
         self.engine.store.weights.copy_(kept[0])
         self.rule.restore(kept[1])
+        self.closings.restore(kept[2])
 
     def _report(self, bar: Progress, span: range) -> None:
         mean = (

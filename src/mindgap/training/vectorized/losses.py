@@ -1,13 +1,15 @@
 """Losses and their derivatives for outputs of shape (members, outputs, batch)."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from mindgap.core import Loss
+from mindgap.training.vectorized.hooks import Hooks
 from mindgap.training.vectorized.layers import Operation, Program, aten
+from mindgap.training.vectorized.problem import Problem
 
 
 class Ends:
@@ -152,7 +154,35 @@ BY_HAND: dict[str, Callable[[Ends], Program]] = {
 }
 
 
-def any_loss(loss: Loss, ends: Ends, target: Tensor) -> Program:
+def loss_program(problem: Problem, ends: Ends, label: Tensor, members: Sequence[int]) -> Program:
+    """Make the program of a problem's loss: by hand, by torch, or with the remedies' hooks.
+
+    Args:
+        problem: Names the loss and the hooks.
+        ends: What the loss reads and writes.
+        label: (members, batch, …), as the loss takes it.
+        members: The members to whom the rows of ``ends`` belong.
+    """
+    if problem.hooks.changes_losses:
+        return _hooked(problem.hooks, ends, label, members)
+    by_hand = BY_HAND.get(problem.named_loss)
+    return by_hand(ends) if by_hand else _any_loss(problem.loss, ends, label)
+
+
+def _hooked(hooks: Hooks, ends: Ends, label: Tensor, members: Sequence[int]) -> Program:
+    ones = torch.ones(1, 1, 1).to(ends.output)
+    weights = (ones if ends.weights is None else ends.weights)[:, 0]
+
+    def run() -> None:
+        spread = weights.expand(ends.members, -1)
+        slope, value = hooks.slopes(members, ends.output.transpose(1, 2), label, spread)
+        ends.gradient.copy_(slope.transpose(1, 2))
+        ends.value.copy_(value)
+
+    return [run]
+
+
+def _any_loss(loss: Loss, ends: Ends, target: Tensor) -> Program:
     """Differentiate any callable by torch; ``target`` is (members, batch, …)."""
     weights = torch.ones(1, 1, 1).to(ends.output) if ends.weights is None else ends.weights
 

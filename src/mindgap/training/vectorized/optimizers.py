@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core import Recipe
+from mindgap.training.vectorized.hooks import Hooks
 from mindgap.training.vectorized.parameters import Number, Store
 from mindgap.training.vectorized.problem import Unsupported
 
@@ -208,8 +209,8 @@ def check_rule(optimizer: torch.optim.Optimizer) -> type[Rule]:
 class Rates:
     """The step sizes of every member in every epoch, as the recipe's schedule gives them."""
 
-    def __init__(self, recipe: Recipe, start: Sequence[float], store: Store) -> None:
-        self._store = store
+    def __init__(self, recipe: Recipe, start: Sequence[float], store: Store, hooks: Hooks) -> None:
+        self._store, self._hooks = store, hooks
         self._distinct = sorted(set(start))
         self._which = torch.tensor([self._distinct.index(rate) for rate in start])
         self._table = _schedule_table(recipe, self._distinct)
@@ -218,6 +219,10 @@ class Rates:
     def at(self, epoch: int) -> Number:
         """Return the step sizes of an epoch, from 1: one number if all members share it."""
         row = self._table[min(epoch, len(self._table)) - 1]
+        if "rate_factor" in self._hooks.written:
+            factors = self._hooks.factors(epoch)
+            pairs = zip(self._which.tolist(), factors, strict=True)
+            return self._store.spread([row[k] * factor for k, factor in pairs])
         if self._last is None or self._last[0] != row:
             self._last = row, self._store.spread([row[k] for k in self._which.tolist()])
         return self._last[1]

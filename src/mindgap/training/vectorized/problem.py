@@ -4,8 +4,9 @@ import dataclasses
 
 from torch import Tensor, nn
 
-from mindgap.core import Inputs, Loss, Task
+from mindgap.core import Inputs, Loss, Task, values
 from mindgap.core.loss import NAMED
+from mindgap.training.vectorized.hooks import Hooks
 
 
 class Unsupported(Exception):  # noqa: N818  (a verdict that another engine answers)
@@ -25,6 +26,7 @@ class Problem:
         loss: The loss, the same for all members.
         task: The task, the same for all members.
         batch_size: Samples per step.
+        hooks: What remedies do to inputs and losses, member by member.
     """
 
     models: list[nn.Module]
@@ -35,6 +37,7 @@ class Problem:
     loss: Loss
     task: Task
     batch_size: int
+    hooks: Hooks
 
     @property
     def samples(self) -> int:
@@ -69,6 +72,12 @@ class Problem:
         if not self.inputs[0].is_floating_point():
             raise Unsupported("the inputs are not real numbers")
         return self.inputs[0].to(self.like)
+
+    def hooked_input(self, member: int, places: Tensor) -> Tensor:
+        """Return the samples at these places as the remedies of a member let its model see them."""
+        assert not isinstance(self.inputs, dict)
+        taken = (self.inputs[0].index_select(0, places),)
+        return values(self.hooks.inputs(member, taken))[0].to(self.like)
 
 
 def all_trainable(problem: Problem) -> None:

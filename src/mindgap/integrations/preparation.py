@@ -1,0 +1,74 @@
+"""What a remedy needs before another training loop can begin: data, a validation loss, weights."""
+
+import dataclasses
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from mindgap.core import InputError, Recipe, Remedy, Subject
+
+Joined = Callable[[nn.Module], Subject]
+
+
+def check_remedy(
+    remedy: Remedy, validate: Callable[[], float] | None, subject: Joined | None
+) -> None:
+    """Refuse a remedy for which an argument of the optimizer is missing.
+
+    Args:
+        remedy: A remedy that is on.
+        validate: Gives the loss on held-out training data, or None.
+        subject: Joins a model to its training data and loss, or None.
+    """
+    if remedy.validation and validate is None:
+        raise InputError(
+            f"The remedy {remedy.name!r} must see the loss on held-out training data, got "
+            "validate=None. Pass a function that returns it."
+        )
+    if subject is None and ("training data" in remedy.needs or "prepare" in remedy.hooks()):
+        raise InputError(
+            f"The remedy {remedy.name!r} must see the training data, got subject=None. Pass "
+            'subject=lambda model: Subject(model, "cross_entropy", train), or train with '
+            "mindgap.fit."
+        )
+
+
+def prepared_weights(
+    remedy: Remedy,
+    weights: Tensor | None,
+    model: nn.Module | None,
+    subject: Joined | None,
+    epochs: int,
+) -> Tensor | None:
+    """Let a remedy prepare a model in place and return the sample weights that it asks for.
+
+    Args:
+        remedy: A remedy that writes ``prepare``.
+        weights: The sample weights of the remedies before it.
+        model: The model that is trained.
+        subject: Joins it to its training data and loss.
+        epochs: How many epochs are planned.
+    """
+    if model is None or subject is None:
+        raise InputError(
+            f"The remedy {remedy.name!r} must see the model before training, got none. Pass "
+            "model= to RemedyOptimizer, or train with mindgap.fit."
+        )
+    joined = subject(model)
+    recipe = Recipe(
+        model=lambda: model,
+        train=joined.train,
+        loss=joined.loss,
+        epochs=epochs,
+        sample_weights=weights,
+    )
+    prepared = remedy.prepare(recipe, joined.train)
+    kept = {field.name for field in dataclasses.fields(recipe)} - {"model", "sample_weights"}
+    changed = [name for name in kept if getattr(prepared, name) is not getattr(recipe, name)]
+    if changed or prepared.model() is not model:
+        raise InputError(
+            f"A remedy of an optimizer must change the model in place or weight samples, got "
+            f"{remedy.name!r}, which changes {min(changed, default='the model')}. Train with "
+            "mindgap.fit."
+        )
+    return prepared.weights(joined.train)

@@ -1,0 +1,360 @@
+"""Improved: what ``mindgap improve`` found, as plain data with its words, table and charts."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from mindgap.core import (
+    Bar,
+    Chart,
+    InputError,
+    Interval,
+    Line,
+    Series,
+    Table,
+    check_types,
+    parsed,
+    plain,
+    unworded,
+    write_whole,
+)
+from mindgap.core.chart import numbers
+from mindgap.core.plain import fields_of
+from mindgap.report import wording
+from mindgap.report.parts import Tone
+
+SCHEMA = 1
+FAR = 1.5  # times the largest error of an arm that survived the first rung: beyond it, not drawn
+Role = Literal["baseline", "control", "finalist", "reference"]
+ROLES = {"baseline": "as given", "control": "retuned control"}
+STAGES = {
+    "retune": "retuning",
+    "rung 1": "first rung",
+    "rung 2": "second rung",
+    "rung 3": "third rung",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """An arm on test data.
+
+    Args:
+        arm: The name of the arm.
+        role: ``"baseline"`` is the recipe as given, ``"control"`` the retuned one.
+        error: Mean test error.
+        cost: Time of a training as a multiple of the recipe's as given.
+        gain: How much lower the error is than the control's; the control's gain is over the
+            baseline.
+        interval: Its 95 % interval over seeds and test samples; of a reference, over samples.
+        p_value: One-sided p-value, corrected for all finalists.
+        word: ``"helps"``, ``"harms"``, ``"could not tell"`` or ``"no difference"``; empty where
+            nothing is tested.
+        detectable: The gain that would have been found with a power of 0.8.
+        short: What a clearer answer lacks: ``"seeds"`` or ``"samples"``.
+        median: Median over seeds of the test error.
+        worst: The largest test error of a seed.
+    """
+
+    arm: str
+    role: Role
+    error: float
+    cost: float = 1.0
+    gain: float | None = None
+    interval: Interval | None = None
+    p_value: float | None = None
+    word: str = ""
+    detectable: float | None = None
+    short: str = ""
+    median: float | None = None
+    worst: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Passage:
+    """What became of an arm in one stage of the search.
+
+    Args:
+        stage: ``"retune"`` or ``"rung 1"`` to ``"rung 3"``.
+        arm: The name of the arm.
+        group: What it tries.
+        score: Mean validation error; None if it could not be trained.
+        seeds: Number of seeds behind it.
+        kept: Whether it went on.
+        reason: Why, or why not.
+    """
+
+    stage: str
+    arm: str
+    group: str
+    score: float | None
+    seeds: int
+    kept: bool
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Improved:
+    """Whether anything tried improves a recipe, by how much, and at what cost.
+
+    ``print`` shows the verdict and the table; ``save`` writes .html, .json, .md or .txt.
+
+    Args:
+        title: What was to be improved.
+        word: ``"helps"``, ``"retuning helps"``, ``"could not tell"``, ``"no difference"`` or
+            ``"harms"``.
+        headline: The verdict as one sentence.
+        sentences: What supports it, the most important first.
+        claims: Which population each interval speaks of, and what was corrected for what.
+        metric: ``"test error"``, or ``"test loss"`` in a regression.
+        rate: Whether the metric is a share of wrong answers.
+        rows: Baseline, control, finalists and references.
+        log: Who was dropped when and why, on validation data.
+        chosen: The name of the arm to use.
+        code: How to train it, to paste.
+        seeds: Number of fresh seeds of the confirmation.
+        samples: Number of test samples.
+        validation: Number of validation samples.
+        trainings: Trainings by purpose, in units of the recipe as given.
+        trials: Number of trainings by group in the search.
+        findings: What diagnoses found on training and validation data, as sentences.
+        skipped: Remedies that did not fit, and why.
+        provenance: Versions, settings and the date.
+    """
+
+    title: str
+    word: str
+    headline: str
+    sentences: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    metric: str = "test error"
+    rate: bool = True
+    rows: tuple[Row, ...] = ()
+    log: tuple[Passage, ...] = ()
+    chosen: str = ""
+    code: str = ""
+    seeds: int = 0
+    samples: int = 0
+    validation: int = 0
+    trainings: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    trials: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __getitem__(self, arm: str) -> Row:
+        return next(row for row in self.rows if row.arm == arm)
+
+    def __str__(self) -> str:
+        lines = [self.headline, *(f"· {text}" for text in self.sentences)]
+        return "\n".join([*lines, "", str(self.table()), "", self.code])
+
+    @property
+    def tone(self) -> Tone:
+        """The color of the verdict."""
+        if self.word in ("helps", "retuning helps"):
+            return "good"
+        return "bad" if self.word == "harms" else "neutral"
+
+    def table(self) -> Table:
+        """Return arm × (error, change against the control, interval, corrected p, cost)."""
+        return Table(
+            title=f"{self.title}: {self.metric} on {self.samples:,} samples",
+            columns=("arm", self.metric, "gain", "95 % interval", "p (Holm)", "verdict", "cost"),
+            rows=tuple(self._cells(row) for row in self.rows),
+            notes=self.claims,
+            charts=self.charts(),
+        )
+
+    def _cells(self, row: Row) -> tuple[Any, ...]:
+        return (
+            f"{row.arm} ({ROLES[row.role]})" if row.role in ROLES else row.arm,
+            amount(row.error, self.rate),
+            None if row.gain is None else change(row.gain, self.rate),
+            None if row.interval is None else ends(row.interval, self.rate),
+            None if row.p_value is None else f"{row.p_value:.2g}",
+            row.word or None,
+            f"{row.cost:.2g}×",
+        )
+
+    def charts(self) -> tuple[Chart, ...]:
+        """Draw the race and the gains."""
+        return tuple(chart for chart in (self._gains(), self._race()) if chart is not None)
+
+    def _gains(self) -> Chart | None:
+        rows = [row for row in self.rows if row.gain is not None and row.interval is not None]
+        if not rows:
+            return None
+        low = [row.interval.low for row in rows if row.interval]
+        high = [row.interval.high for row in rows if row.interval]
+        gains = [row.gain for row in rows]
+        names = [_against(row) for row in rows]
+        return Bar(
+            title=f"How much lower the {self.metric} is",
+            caption="Whiskers are 95 % intervals. Retuning is compared with the recipe as given, all "
+            "else with the retuned control.",
+            y_label=f"gain in {self.metric}",
+            series=[Series(x=names, y=gains, low=low, high=high)],
+            horizontal=True,
+            percent=self.rate,
+        )
+
+    def _race(self) -> Chart | None:
+        rungs = [step for step in self.log if step.stage != "retune" and step.score is not None]
+        if not rungs:
+            return None
+        last = {step.arm: step.stage for step in rungs}
+        runners = [arm for arm, stage in last.items() if stage != "rung 1"]
+        # One arm far off would press all others together.
+        limit = FAR * max(step.score or 0.0 for step in rungs if step.arm in runners)
+        early = [s for s in rungs if s.arm not in runners and (s.score or 0.0) <= limit]
+        hidden = sum(s.arm not in runners for s in rungs) - len(early)
+        series = [self._run_of(arm, rungs) for arm in runners]
+        dropped = Series(
+            name="dropped in the first rung",
+            x=[STAGES["rung 1"]] * len(early),
+            y=[step.score for step in early],
+            mode="markers",
+        )
+        tail = f" {hidden} arms lie higher and are not shown." if hidden else ""
+        return Line(
+            title="The race on validation data",
+            caption="A line ends where its arm was dropped. What reaches the end of the third rung "
+            f"was confirmed, unless it ranked too low there.{tail}",
+            x_label="stage",
+            y_label="validation error" if self.rate else "validation loss",
+            x_scale="category",
+            percent=self.rate,
+            series=[*series, *([dropped] if early else [])],
+            wide=True,
+        )
+
+    def _run_of(self, arm: str, rungs: list[Passage]) -> Series:
+        own = [step for step in rungs if step.arm == arm]
+        return Series(
+            name=arm,
+            x=[STAGES[step.stage] for step in own],
+            y=[step.score for step in own],
+            mode="lines+markers",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data that JSON can hold."""
+        return {"schema": SCHEMA, "kind": "improved", **plain(fields_of(self), fallback=str)}
+
+    def to_json(self) -> str:
+        """Return strict JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read back what :meth:`to_dict` wrote."""
+        if data.get("schema") != SCHEMA or data.get("kind") != "improved":
+            raise InputError(
+                f"The answer of improve must have schema {SCHEMA} and kind 'improved', got "
+                f"{data.get('schema')!r} and {data.get('kind')!r}. Pass a file that Improved.save "
+                "wrote, or upgrade mindgap."
+            )
+        try:
+            fields = unworded({k: v for k, v in data.items() if k not in ("schema", "kind")})
+            for name in ("sentences", "claims", "findings"):
+                fields[name] = tuple(fields.get(name, ()))
+            fields["rows"] = tuple(_row(row) for row in fields.get("rows", ()))
+            fields["log"] = tuple(Passage(**row) for row in fields.get("log", ()))
+            found = cls(**fields)
+            check_types(found, cls, "improved")
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise InputError(
+                "The answer of improve must be one that mindgap wrote, got damaged data "
+                f"({error!s:.200}). Save it again."
+            ) from error
+        return found
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read back what :meth:`to_json` wrote."""
+        data = parsed(text)
+        return cls.from_dict(data if isinstance(data, Mapping) else {})
+
+    def to_markdown(self) -> str:
+        """Return verdict, table and code."""
+        blocks = [
+            f"# {self.title}",
+            f"**{self.headline}**",
+            "\n".join(f"- {text}" for text in self.sentences),
+            self.table().to_markdown(),
+            f"```python\n{self.code}\n```" if self.code else "",
+        ]
+        return "\n\n".join(block for block in blocks if block) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the answer whole or not at all.
+
+        Args:
+            path: Where to; the suffix .html, .json, .md or .txt says how.
+        """
+        writers = {
+            ".html": _page,
+            ".json": Improved.to_json,
+            ".md": Improved.to_markdown,
+            ".txt": _plain_text,
+        }
+        suffix = Path(path).suffix.lower()
+        if suffix not in writers:
+            raise InputError(
+                f"The path must end in {', '.join(writers)}, got {os.fspath(path)!r}. Rename it."
+            )
+        return write_whole(path, writers[suffix](self))
+
+
+def _page(improved: Improved) -> str:
+    from mindgap.report.pages.improve import improve_html
+
+    return improve_html(improved)
+
+
+def _plain_text(improved: Improved) -> str:
+    return f"{improved}\n"
+
+
+def _row(data: Mapping[str, Any]) -> Row:
+    interval = data.get("interval")
+    return Row(**{**data, "interval": None if interval is None else Interval(**interval)})
+
+
+def _against(row: Row) -> str:
+    return "retuning alone" if row.role == "control" else row.arm
+
+
+def amount(value: float, rate: bool) -> str:
+    """Return an error as this task counts it.
+
+    >>> amount(0.031, True).replace(wording.SPACE, " "), amount(0.113, False)
+    ('3.1 %', '0.113')
+    """
+    return wording.percent(value) if rate else wording.number(value, 3)
+
+
+def change(value: float, rate: bool) -> str:
+    """Return a difference of errors with its sign, in percentage points or loss."""
+    sign = "+" if value > 0 else ""
+    if not rate:
+        return f"{sign}{wording.number(value, 3)}"
+    return f"{sign}{numbers.hundredfold(value, 2)}"
+
+
+def ends(interval: Interval, rate: bool) -> str:
+    """Return both ends of an interval of differences, never narrower than it is.
+
+    >>> ends(Interval(low=0.0031, high=0.0109), True), ends(Interval(low=-0.02, high=0.1), False)
+    ('0.31 to 1.09', '−0.02 to 0.1')
+    """
+    if not rate:
+        return f"{numbers.rounded_down(interval.low, 3)} to {numbers.rounded_up(interval.high, 3)}"
+    digits = 2
+    low = numbers.round_down(interval.low, digits + 2)
+    high = numbers.round_up(interval.high, digits + 2)
+    return f"{numbers.hundredfold(low, digits)} to {numbers.hundredfold(high, digits)}"
