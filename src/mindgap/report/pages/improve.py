@@ -2,9 +2,11 @@
 
 import math
 
+from mindgap.core import Advice
 from mindgap.report import html, wording
 from mindgap.report.draw import draw_all
 from mindgap.report.improved import STAGES, Improved, Passage
+from mindgap.report.parts import Verdict
 
 LABELS = {
     "helps": "Helps",
@@ -21,12 +23,25 @@ def improve_html(improved: Improved) -> str:
     return html.render(
         "improve.html",
         improved=improved,
-        label=LABELS.get(improved.word, improved.word),
+        verdict=_verdict(improved),
         table=improved.table(),
         gains=charts[:1],
         race=charts[1:],
         passages=_dropped(improved),
         provenance=_provenance(improved),
+    )
+
+
+def _verdict(improved: Improved) -> Verdict:
+    """Return what the card says: the words of the race, and the recipe to use as code."""
+    use = "Use the recipe as it is:" if improved.chosen == "baseline" else f"Use {improved.chosen}:"
+    return Verdict(
+        kind=improved.word,
+        label=LABELS.get(improved.word, improved.word),
+        tone=improved.tone,
+        headline=improved.headline,
+        sentences=tuple(improved.sentences),
+        advice=(Advice(text=use, code=improved.code),),
     )
 
 
