@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mindgap.core import Recipe, Subject
-from mindgap.diagnoses import InputShift, Shortcut
+from mindgap.diagnoses import InputShift, LabelShift, Shortcut
 from mindgap.nets import MLP
 from mindgap.ops.evidence.association import explained
 from mindgap.studies.diagnoses.healthy import healthy_recipe
@@ -30,17 +30,22 @@ KINDS = (
 )
 
 
-def test_eta_squared() -> None:
+def test_eta_squared_of_equally_frequent_classes() -> None:
     random = torch.Generator().manual_seed(0)
-    y = torch.randint(3, (200,), generator=random)
-    x = torch.randn(200, 2, generator=random) + y[:, None] * torch.tensor([1.0, 0.0])
+    y = torch.arange(210) % 3
+    x = torch.randn(210, 2, generator=random) + y[:, None] * torch.tensor([1.0, 0.0])
     found = explained(x, F.one_hot(y, 3).float())
     for k in range(2):
-        means = np.array([x[y == c, k].mean() for c in range(3)])[y]
-        eta = ((means - float(x[:, k].mean())) ** 2).sum() / float(
-            (x[:, k] - x[:, k].mean()).square().sum()
-        )
-        assert float(found[k]) == pytest.approx(eta - 2 / 200, abs=1e-5)
+        parts = [x[y == c, k].double() for c in range(3)]
+        means = torch.stack([part.mean() for part in parts])
+        inner = torch.stack([part.var(correction=0) for part in parts])
+        total = means.var(correction=0) + inner.mean()
+        eta = (means.var(correction=0) - inner.mean() / 69 * 2 / 3) / total
+        assert float(found[k]) == pytest.approx(float(eta), abs=1e-5)
+    many = torch.cat([x[y == 0]] * 5 + [x[y > 0]])
+    labels = torch.cat([y[y == 0]] * 5 + [y[y > 0]])
+    again = explained(many, F.one_hot(labels, 3).float())
+    torch.testing.assert_close(again, found, atol=0.01, rtol=0)
 
 
 def test_squared_correlation() -> None:
@@ -72,6 +77,11 @@ def test_shuffled_test_labels_are_no_shortcut() -> None:
         order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(0))
         subject = fit(recipe.replace(test=(inputs, targets[order])), evaluate_every=0).subject()
         assert Shortcut()(subject) is None
+
+
+def test_other_shares_of_the_classes_are_no_shortcut() -> None:
+    for kind in ("image", "table"):
+        assert Shortcut()(LabelShift.plant(quick(kind))) is None
 
 
 def test_a_shift_of_the_inputs_is_no_shortcut() -> None:

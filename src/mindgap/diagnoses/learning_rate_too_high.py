@@ -1,6 +1,6 @@
 """Steps so long that training could not settle."""
 
-from mindgap.core import Advice, Diagnosis, Evidence, Finding, Recipe, Results, Subject
+from mindgap.core import Advice, Diagnosis, Evidence, Finding, InputError, Recipe, Results, Subject
 from mindgap.diagnoses.oscillating_loss import unlucky_end
 from mindgap.diagnoses.under_trained import ERROR
 from mindgap.ops.evidence.curves import (
@@ -18,7 +18,7 @@ from mindgap.training.short_run import ShortRun, short_run
 # What 192 runs at rates from a hundredth to a thousand times the best one show: below the best rate
 # the loss falls in all epochs; at ten times the best rate and above it rises in a quarter of them or
 # more, or rose above its first value, or fell back.
-UPS = 0.2
+UPS, WILD = 0.2, 0.3
 SPIKE = 1.3  # a running loss so far above that of a constant output, or of the first epoch
 FELL_BACK = 1.25  # last loss, as a multiple of the lowest
 # Share of the loss by which 200 steps from the start must do better than the whole run: more where
@@ -70,11 +70,11 @@ class LearningRateTooHigh(Diagnosis):
             return None
         if unlucky_end(subject, found):
             return None  # which another diagnosis names
-        quality, run = attainable(subject), None
-        if quality.under or quality.model > ERROR:
-            run = _restarted(subject)
-        saved = BETTER if quality.under else MUCH_BETTER
-        if not (quality.under if run is None else min(run.fall, run.test_fall) > saved):
+        quality = attainable(subject)
+        if not (quality.under or quality.model > ERROR):
+            return None
+        run, start = _better_run(subject, found, BETTER if quality.under else MUCH_BETTER)
+        if run is None and (subject.initial is not None or not quality.under):
             return None
         _, losses = training_losses(subject.history)
         better = (
@@ -82,7 +82,7 @@ class LearningRateTooHigh(Diagnosis):
             if run is None
             else (
                 Evidence(
-                    name="loss saved by 200 small steps from the start",
+                    name=f"loss saved by {run.steps} small steps {start}",
                     value=run.fall,
                     percent=True,
                 ),
@@ -93,7 +93,7 @@ class LearningRateTooHigh(Diagnosis):
             f"{found.last:.3g}"
         )
         return self.finding(
-            f"{told}, but {run.steps} smaller steps from the start reach {float(run.after.mean()):.3g}."
+            f"{told}, but {run.steps} smaller steps {start} reach {float(run.after.mean()):.3g}."
             if run is not None
             else f"{told}, and it went up and down.",
             "suspect" if run is None else "wrong",
@@ -125,18 +125,19 @@ class LearningRateTooHigh(Diagnosis):
         return fit(recipe.replace(learning_rate=rate), seed=seed).subject()
 
 
-def _restarted(subject: Subject) -> ShortRun | None:
-    """Run a few small steps from the initial weights; None where they are not known.
-
-    Args:
-        subject: Perhaps with the weights from before training.
-    """
-    if subject.initial is None:
-        return None
+def _better_run(subject: Subject, found: Course, saved: float) -> tuple[ShortRun | None, str]:
+    """Return a run of small steps that does better than the whole run, and where it starts."""
     try:
-        return short_run(subject, "initial")
-    except (InputError, RuntimeError):  # other parts than those of the present model
-        return None
+        if subject.initial is not None:
+            run = short_run(subject, "initial")
+            if min(run.fall, run.test_fall) > saved:
+                return run, "from the start"
+        run = short_run(subject)
+    except (InputError, RuntimeError):  # no gradients, or other parts than those of the model now
+        return None, ""
+    # Small steps from here that save much, where the run's own steps went up and down, show it too.
+    much = found.ups > WILD and min(run.fall, run.test_fall) > MUCH_BETTER
+    return (run, "from here") if much else (None, "")
 
 
 def _restless(subject: Subject, found: Course) -> bool:

@@ -28,7 +28,7 @@ from mindgap.ops.overlap import CHANCE_SAMPLES, shared_samples
 from mindgap.ops.samples import in_words
 from mindgap.training.fit import fit
 
-QUERIES = 1_500  # samples of either split that the test looks at; the list looks at all
+QUERIES = 1_000  # samples of either split that the test looks at; the list looks at all
 LEAST = 30  # samples per split below which nothing is said
 # How near is near: the distance to the nearest over the median distance to the six nearest.
 LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)

@@ -103,7 +103,7 @@ class OscillatingLoss(Diagnosis):
         return min(tried, key=lambda subject: _from_constant(subject, strength))
 
 
-_LENGTHS = (0.2, 0.4, 0.7, 1.0, 1.5)
+_LENGTHS = (0.2, 0.3, 0.45, 0.7, 1.0)
 
 
 def _climbing(
@@ -117,9 +117,10 @@ def _climbing(
 def _from_constant(subject: Subject, share: float) -> float:
     """Return how far the last loss is from a share of the baseline's, after a much lower one."""
     found = course(subject.history)
-    if found is None or not _had_learned(subject, found):
+    constant = baseline_loss(subject)
+    if found is None or not _had_learned(subject, found) or found.last > 1.8 * constant:
         return math.inf
-    return abs(math.log(found.last / (share * baseline_loss(subject))))
+    return abs(math.log(found.last / (0.7 * share * constant)))
 
 
 def unlucky_end(subject: Subject, found: Course) -> bool:

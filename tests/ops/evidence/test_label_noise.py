@@ -94,7 +94,7 @@ def test_copies_are_left_out() -> None:
 
 def test_few_samples_and_several_labels_are_refused() -> None:
     x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(InputError, match="at least 20"):
+    with pytest.raises(InputError, match="at least 50"):
         contradicted(subject_of((x, torch.arange(12) % 2), (x + 1, torch.arange(12) % 2)))
     several = Subject(nn.Linear(3, 2), "bce", (x, (x[:, :2] > 0).float()), (x, x[:, :2].sign()))
     with pytest.raises(InputError, match="several labels"):

@@ -20,8 +20,9 @@ INFORMATIVE = 0.02  # share of the target's variance below which an input says n
 OTHERS = 0.25  # what the other inputs together must keep, or the test targets are to blame
 ALIKE = 0.5  # mean correlation of suspects that are copies of one quantity
 SHIFTED = 1e-3  # p-value of an input shift below which only familiar test samples are looked at
-MOST = 64  # inputs that one shortcut may have
+MOST = 64  # inputs that one shortcut may have, or a quarter of all: every class may have its patch
 FEWEST = 50  # samples per split
+FEW = 5  # samples of a class per split
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ def lost_relation(subject: Subject) -> Lost | None:
     own, other = (explained(*side) for side in zip(values, goals, strict=True))
     losses = torch.where(other < KEPT * own + 0.01, own - other, torch.zeros_like(own))
     worst, width = int(losses.argmax()), splits[0].values.shape[1]
-    loss, error = float(losses[worst]), _error(float(own[worst]), *map(len, goals))
+    loss, error = float(losses[worst]), _error(float(own[worst]), *map(_size, goals))
     if loss < max(LOSS, SURE * error):
         return None
     if worst >= width:  # what the pixels say apart from the mean of their channel
@@ -93,7 +94,8 @@ def _suspects(subject: Subject, own: Tensor, other: Tensor, loss: float) -> Tens
     goals, kept = _goals(subject, rows(subject, "train"), test, familiar=every)
     losses = own - torch.minimum(other, explained(test.values[kept[1]], goals[1]))
     losses = torch.where(other < 2 * KEPT * own, losses, torch.zeros_like(losses))
-    order = losses.argsort(descending=True)[: max(1, min(MOST, len(losses) // 2))]
+    most = max(1, min(MOST, len(losses) // 2), len(losses) // 4)
+    order = losses.argsort(descending=True)[:most]
     return order[losses[order] > max(0.25 * loss, 0.05)].sort().values
 
 
@@ -107,7 +109,14 @@ def _centered(split: Rows) -> Tensor:
     return unchanneled(grouped - grouped.mean(2, keepdim=True), split)
 
 
-def _error(share: float, train: int, test: int) -> float:
+def _size(goals: Tensor) -> float:
+    """Return the number of samples, or of equally many per class that are as good."""
+    sizes = goals.sum(0)[goals.sum(0) > 0]
+    whole = bool((goals.sum(1) == 1).all()) and len(sizes) > 1
+    return float(len(sizes) ** 2 / (1 / sizes).sum()) if whole else float(len(goals))
+
+
+def _error(share: float, train: float, test: float) -> float:
     """Return the standard error of a difference of two shares of variance, rounded up."""
     share = min(max(share, 0.01), 0.99)
     return 2 * math.sqrt(share * (1 - share) * (1 / train + 1 / test)) + 2 / test
@@ -140,8 +149,10 @@ def _goals(
         every = torch.ones(len(own), dtype=torch.bool)
         flat = [side.reshape(len(side), -1).float() for side in (own, other)]
         return (flat[0], flat[1][familiar]), (every, familiar)
-    kept = torch.isin(own, other.unique()), torch.isin(other, own.unique()) & familiar
     count = int(max(own.max(), other.max())) + 1
+    counts = [torch.bincount(side, minlength=count) for side in (own, other[familiar])]
+    common = (torch.minimum(counts[0], counts[1]) >= FEW).nonzero().flatten()
+    kept = torch.isin(own, common), torch.isin(other, common) & familiar
     first, second = own[kept[0]], other[kept[1]]
     return (F.one_hot(first, count).float(), F.one_hot(second, count).float()), kept
 
@@ -162,8 +173,8 @@ def _familiar(subject: Subject, count: int) -> Tensor:
 def explained(values: Tensor, goals: Tensor) -> Tensor:
     """Return for every input the share of variance that it and the target have in common.
 
-    It is one-way eta squared for classes, and the largest squared correlation for other targets,
-    each without what chance gives.
+    It is one-way eta squared for classes, as if all were equally frequent, and the largest squared
+    correlation for other targets, each without what chance gives.
 
     Args:
         values: One sample per row, one input per column.
@@ -171,7 +182,7 @@ def explained(values: Tensor, goals: Tensor) -> Tensor:
 
     >>> goals = torch.tensor([[1.0, 0], [1, 0], [0, 1], [0, 1]])
     >>> explained(torch.tensor([[0.0, 1], [0, 2], [1, 1], [1, 2]]), goals).tolist()
-    [0.75, -0.25]
+    [1.0, -0.5]
     """
     centered = values - values.mean(0)
     power = centered.square().sum(0)
@@ -179,13 +190,23 @@ def explained(values: Tensor, goals: Tensor) -> Tensor:
     safe = torch.where(live, power, torch.ones_like(power))
     one_hot = bool((goals.sum(1) == 1).all()) and bool(((goals == 0) | (goals == 1)).all())
     if one_hot and goals.shape[1] > 1:
-        sizes = goals.sum(0)
-        means = (goals.T @ centered) / sizes.clamp_min(1)[:, None]
-        shares = (sizes[:, None] * means.square()).sum(0) / safe
-        chance = (int((sizes > 0).sum()) - 1) / len(values)
-    else:
-        apart = goals - goals.mean(0)
-        spread = apart.square().sum(0).clamp_min(1e-30)
-        shares = ((centered.T @ apart).square() / spread).amax(1) / safe
-        chance = 1 / len(values)
-    return torch.where(live, shares - chance, torch.zeros_like(shares))
+        return _between(values, goals[:, goals.sum(0) > 0])
+    apart = goals - goals.mean(0)
+    spread = apart.square().sum(0).clamp_min(1e-30)
+    shares = ((centered.T @ apart).square() / spread).amax(1) / safe
+    return torch.where(live, shares - 1 / len(values), torch.zeros_like(shares))
+
+
+def _between(values: Tensor, goals: Tensor) -> Tensor:
+    """Return eta squared as if all classes were equally frequent, or other shares would change it."""
+    sizes = goals.sum(0)[:, None]
+    centered = values - values.mean(0)
+    means = (goals.T @ centered) / sizes
+    within = ((goals.T @ centered.square()) / sizes - means.square()).clamp_min(0)
+    count = len(sizes)
+    chance = (within / (sizes - 1).clamp_min(1)).mean(0) * (1 - 1 / count)
+    between = means.var(0, correction=0)
+    total = between + within.mean(0)
+    live = total > 1e-9 * total.max().clamp_min(1e-30)
+    shares = (between - chance) / torch.where(live, total, torch.ones_like(total))
+    return torch.where(live, shares, torch.zeros_like(shares))

@@ -14,7 +14,7 @@ BINS = 10  # of the reference's margin; more only thin out the strata
 STRATUM = 30  # samples per stratum on average; smaller strata hold too few of either split
 # Quantiles of the residuals at which a regression is cut: wrong targets are in the tail.
 CUTS = (0.5, 0.75, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99)
-LEAST = 20  # samples per split below which nothing is said
+LEAST = 50  # different samples per split below which nothing can be said
 
 
 @dataclasses.dataclass(frozen=True)

@@ -229,7 +229,11 @@ def _of_kind(split: Rows) -> Tensor:
     total = light.sum((1, 2)).clamp_min(1e-9)
     across = (light.sum(1) * torch.arange(light.shape[2])).sum(1) / total
     down = (light.sum(2) * torch.arange(light.shape[1])).sum(1) / total
-    return torch.cat([torch.stack([wide, high, across, down], 1), inputs.mean((2, 3))], 1)
+    edges = inputs.mean(1).diff(n=2, dim=2)
+    sharp = edges.square().mean((1, 2)).sqrt()
+    skew = edges.pow(3).mean((1, 2)) / sharp.pow(3).clamp_min(1e-9)
+    summaries = torch.stack([wide, high, across, down, sharp, skew], 1)
+    return torch.cat([summaries, inputs.mean((2, 3))], 1)
 
 
 def average_ranks(values: Tensor) -> Tensor:

@@ -65,15 +65,17 @@ def _noise(found: Contradicted, which: Which) -> Noise:
     return Noise(
         p_value=p_value,
         rate=rate,
-        interval=Interval(
-            low=max(0.0, rate - NORMAL * error), high=min(1.0, rate + NORMAL * error)
-        ),
+        interval=Interval(low=_share(rate - NORMAL * error), high=_share(rate + NORMAL * error)),
         pair=pair,
         pair_p_value=pair_p,
         pair_rate=pair_rate,
         listed=listed,
         right=right,
     )
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
 
 
 def _rate(found: Contradicted, side: Tensor) -> tuple[float, float]:

@@ -172,7 +172,7 @@ def _closest(queries: Tensor, base: Tensor, own: Tensor | None) -> Tensor:
     squares = base.square().sum(1)
     found = []
     for first, part in zip(range(0, len(queries), 500), queries.split(500), strict=True):
-        apart = squares - 2 * part @ base.T
+        apart = torch.addmm(squares, part, base.T, alpha=-2)
         if own is not None:
             apart[torch.arange(len(part)), own[first : first + len(part)]] = math.inf
         found.append(apart.topk(min(CANDIDATES, len(base) - 1), largest=False).indices)

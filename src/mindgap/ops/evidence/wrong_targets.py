@@ -28,11 +28,13 @@ def wrong_targets(diagnosis: Diagnosis, subject: Subject, which: Which) -> Findi
         which: The split whose targets are doubted.
     """
     found, marks = noise(subject, which), contradicted(subject)
-    broad = found.p_value <= found.pair_p_value or found.pair_rate < PAIR_RATE
     tests = 2 if marks.classes else 1  # of all samples, and of the worst pair of classes
-    p_value = min(1.0, tests * (found.p_value if broad else found.pair_p_value))
-    if p_value > LEVEL or (broad and found.rate < RATE):
+    whole = found.rate >= RATE and tests * found.p_value < LEVEL
+    pair = found.pair_rate >= PAIR_RATE and tests * found.pair_p_value < LEVEL
+    if not (whole or pair):
         return None
+    broad = whole and (not pair or found.p_value <= found.pair_p_value)
+    p_value = tests * (found.p_value if broad else found.pair_p_value)
     listed, right = found.listed, found.right
     if not broad:
         listed, right = listed_pair(marks, which, found.pair)

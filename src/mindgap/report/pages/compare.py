@@ -442,7 +442,7 @@ def page(found: Comparison) -> str:
     from mindgap.report import html
     from mindgap.report.draw import draw_all
 
-    head, cells = _pair_rows(found)
+    head, cells = _pair_rows(found, 2 * LONGEST)
     return html.render(
         "compare.html",
         found=found,
