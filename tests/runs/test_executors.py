@@ -278,3 +278,26 @@ def test_ray_cluster(toy, monkeypatch):
     executor = RayExecutor("auto")
     assert (started, executor.in_flight) == (["auto"], 6)
     assert sweep(toy.ToyStudy(), store=":memory:", executor=executor, progress=False).complete
+
+
+SCRIPT = """
+from mindgap.jobs.sample.answer import Portable
+from mindgap.runs import LocalExecutor
+
+def three():
+    return 3
+
+if __name__ == "__main__":
+    with LocalExecutor(1) as executor:
+        executor.submit(eval, "__import__('multiprocessing') and 1").result()
+        print("Portable" in executor.submit(repr, Portable(three)).result())
+"""
+
+
+def test_a_worker_that_knows_multiprocessing_still_loads_the_users_script(tmp_path):
+    """Importing multiprocessing puts a module into the place where the script is to go."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout == "True\n", done.stderr
