@@ -19,7 +19,7 @@ from mindgap.core import (
     validated,
 )
 from mindgap.diagnoses.diagnose import Checked, Diagnosed, diagnose
-from mindgap.diagnoses.not_finite import NotFinite
+from mindgap.diagnoses.model.not_finite import NotFinite
 from mindgap.measures.basic.gap import Gap
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap
 from mindgap.report.report import Report, build

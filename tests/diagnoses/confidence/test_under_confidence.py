@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from mindgap.core import Subject
-from mindgap.diagnoses.under_confidence import UnderConfidence
+from mindgap.diagnoses.confidence.under_confidence import UnderConfidence
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from mindgap.core import Subject
-from mindgap.diagnoses.over_confidence import scaled
-from mindgap.diagnoses.under_trained import UnderTrained, closed
+from mindgap.diagnoses.confidence.over_confidence import scaled
+from mindgap.diagnoses.training.under_trained import UnderTrained, closed
 from mindgap.ops.evidence.fit import Fit
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit

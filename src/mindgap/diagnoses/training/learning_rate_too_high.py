@@ -1,8 +1,8 @@
 """Steps so long that training could not settle."""
 
 from mindgap.core import Advice, Diagnosis, Evidence, Finding, InputError, Recipe, Results, Subject
-from mindgap.diagnoses.oscillating_loss import unlucky_end
-from mindgap.diagnoses.under_trained import ERROR
+from mindgap.diagnoses.training.oscillating_loss import unlucky_end
+from mindgap.diagnoses.training.under_trained import ERROR
 from mindgap.ops.evidence.curves import (
     Course,
     baseline_loss,

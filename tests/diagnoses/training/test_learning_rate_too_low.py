@@ -7,7 +7,7 @@ import math
 import pytest
 
 from mindgap.diagnoses.diagnose import diagnose
-from mindgap.diagnoses.learning_rate_too_low import LearningRateTooLow
+from mindgap.diagnoses.training.learning_rate_too_low import LearningRateTooLow
 from mindgap.ops.evidence.curves import speed
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mindgap.core import Subject
-from mindgap.diagnoses.learning_rate_too_high import LearningRateTooHigh
-from mindgap.diagnoses.too_small import TooSmall
+from mindgap.diagnoses.training.learning_rate_too_high import LearningRateTooHigh
+from mindgap.diagnoses.training.too_small import TooSmall
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from mindgap.core import Subject
-from mindgap.diagnoses.late_over_fitting import LateOverFitting
+from mindgap.diagnoses.training.late_over_fitting import LateOverFitting
 from mindgap.ops.evidence.curves import turning_point
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit

@@ -3,7 +3,7 @@
 from torch import nn
 
 from mindgap.core import Advice, Diagnosis, Finding, InputError, Recipe, Results, Subject
-from mindgap.diagnoses.under_trained import (
+from mindgap.diagnoses.training.under_trained import (
     FALL,
     closed,
     fit_evidence,

@@ -8,7 +8,7 @@ from torch import nn
 
 from mindgap.core import Subject
 from mindgap.diagnoses import ExplodingWeights
-from mindgap.diagnoses.exploding_weights import LARGE, _gains
+from mindgap.diagnoses.model.exploding_weights import LARGE, _gains
 from mindgap.nets import MLP, Elman
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from mindgap.core import Subject
-from mindgap.diagnoses.diverged import Diverged
+from mindgap.diagnoses.training.diverged import Diverged
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
 

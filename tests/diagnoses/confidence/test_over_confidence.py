@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from mindgap.core import InputError, Subject
-from mindgap.diagnoses.over_confidence import OverConfidence, calibrations, scaled
+from mindgap.diagnoses.confidence.over_confidence import OverConfidence, calibrations, scaled
 from mindgap.ops.evidence.calibration import (
     as_classes,
     best_temperature,

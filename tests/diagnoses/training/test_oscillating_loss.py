@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from mindgap.core import Subject
-from mindgap.diagnoses.oscillating_loss import OscillatingLoss
+from mindgap.diagnoses.training.oscillating_loss import OscillatingLoss
 from mindgap.ops.evidence.curves import course
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit

@@ -19,7 +19,7 @@ from mindgap.core import (
     normal_tail,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.diagnoses.over_confidence import noisy_inputs
+from mindgap.diagnoses.confidence.over_confidence import noisy_inputs
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.evidence.reference import reference
 from mindgap.training.fit import fit

@@ -17,7 +17,7 @@ from mindgap.core import (
     normal_tail,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.diagnoses.over_confidence import noisy_inputs
+from mindgap.diagnoses.confidence.over_confidence import noisy_inputs
 from mindgap.ops.evidence.curves import baseline_loss, loss_chart, turning_point
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.training.fit import fit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mindgap.diagnoses.diagnose import diagnose
-from mindgap.diagnoses.too_small import TooSmall
-from mindgap.diagnoses.under_trained import UnderTrained
+from mindgap.diagnoses.training.too_small import TooSmall
+from mindgap.diagnoses.training.under_trained import UnderTrained
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
 

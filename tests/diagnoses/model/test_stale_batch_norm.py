@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from mindgap.core import Recipe, Subject
-from mindgap.diagnoses.stale_batch_norm import OFF, StaleBatchNorm, _compared, _renewed
+from mindgap.diagnoses.model.stale_batch_norm import OFF, StaleBatchNorm, _compared, _renewed
 from mindgap.nets import MLP
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit

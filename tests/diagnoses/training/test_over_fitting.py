@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from mindgap.core import Subject
-from mindgap.diagnoses.over_fitting import OverFitting, _p_value
+from mindgap.diagnoses.training.over_fitting import OverFitting, _p_value
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
 

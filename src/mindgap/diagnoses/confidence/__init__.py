@@ -1,0 +1,1 @@
+"""Probabilities that mislead, and predictions on the edge."""

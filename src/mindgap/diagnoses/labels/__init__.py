@@ -1,0 +1,1 @@
+"""Targets that are wrong, in the training or in the test data."""

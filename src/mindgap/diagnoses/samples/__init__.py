@@ -1,0 +1,1 @@
+"""Samples that occur twice, classes that are missing or rare, test data that are too few."""

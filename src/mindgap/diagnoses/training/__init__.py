@@ -1,0 +1,1 @@
+"""What the training run did, and whether the model learned its data."""
