@@ -169,7 +169,9 @@ def test_leaks_make_a_comparison_unfair(monkeypatch: pytest.MonkeyPatch) -> None
     from mindgap.core import Finding
     from mindgap.diagnoses.diagnose import Diagnosed
 
-    leak = Finding(name="leaked-samples", sentence="All test samples are known.", severity="wrong")
+    leak = Finding(
+        name="leaked-samples", sentence="All test samples are known.", severity="wrong", voids=True
+    )
     monkeypatch.setattr(
         "mindgap.jobs.examine.diagnose", lambda *_, **__: Diagnosed(findings=(leak,), checked=())
     )

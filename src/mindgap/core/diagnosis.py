@@ -104,6 +104,7 @@ class Finding:
         suspects: Samples to look at.
         symptom: What remedies may treat.
         explained_by: The name of a finding that explains this one, or empty.
+        voids: Whether a guarantee from the test data does not hold.
 
     >>> finding = Finding(name="leak", sentence="Half of the test data is known.", severity="wrong")
     >>> Finding.from_dict(finding.to_dict()) == finding
@@ -121,6 +122,7 @@ class Finding:
     suspects: Suspects | None = None
     symptom: Symptom | None = None
     explained_by: str = ""
+    voids: bool = False
 
     @property
     def confidence(self) -> float:
@@ -157,6 +159,7 @@ class Diagnosis(Spec, abc.ABC, abstract=True):
     findings follow from this one: a shift of the inputs explains a gap, so "over-fitting" is then
     listed as explained. ``needs`` says what the subject must have, ``symptom`` what remedies may
     treat. ``exact`` is true for a check without a p-value, such as that of two equal samples.
+    ``voids`` is true where a guarantee from the test data does not hold if the problem is there.
 
     ``plant`` puts the problem into a healthy recipe, for tests and for teaching. ``kinds`` are the
     kinds of inputs for which that is possible.
@@ -168,6 +171,7 @@ class Diagnosis(Spec, abc.ABC, abstract=True):
     explains: ClassVar[frozenset[str]] = frozenset()
     needs: ClassVar[frozenset[Need]] = frozenset()
     exact: ClassVar[bool] = False
+    voids: ClassVar[bool] = False
     kinds: ClassVar[tuple[Kind, ...]] = get_args(Kind)
 
     @abc.abstractmethod
@@ -210,5 +214,5 @@ class Diagnosis(Spec, abc.ABC, abstract=True):
             name=self.name,
             sentence=sentence,
             severity=severity,
-            **{"symptom": self.symptom, **more},
+            **{"symptom": self.symptom, "voids": self.voids and severity != "note", **more},
         )

@@ -12,6 +12,7 @@ from mindgap.core import (
     Diagnosis,
     Finding,
     MindgapError,
+    Progress,
     Remedy,
     Result,
     Results,
@@ -20,12 +21,15 @@ from mindgap.core import (
     catalog,
     find,
     holm,
+    unknown_name,
     validated,
 )
 from mindgap.core.diagnosis import Severity, Stage
 
 FAMILY = 0.01  # chance with which any test of a healthy subject may accuse it, over all tests
 MOST_REMEDIES = 3  # more than a reader would try
+NO_NUMBERS_FOUND, NO_NUMBERS = "not-finite", "needs finite weights and outputs"
+INTERRUPTED, NOT_REACHED = "interrupted", "not reached: interrupted"
 _SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 _STAGES: tuple[Stage, ...] = get_args(Stage)
 
@@ -65,6 +69,12 @@ class Diagnosed:
     findings: tuple[Finding, ...]
     checked: tuple[Checked, ...]
 
+    def __getitem__(self, name: str) -> Finding:
+        found = {finding.name: finding for finding in self.findings}
+        if name not in found:
+            raise unknown_name("finding", name, found)
+        return found[name]
+
     def __str__(self) -> str:
         lines = [f"{finding.severity}: {finding.sentence}" for finding in self.findings]
         looked = sum(row.outcome in ("found", "nothing") for row in self.checked)
@@ -79,6 +89,7 @@ def diagnose(
     diagnoses: Iterable[str | Diagnosis] | None = None,
     settings: Mapping[str, Any] | None = None,
     in_use: Collection[str] = (),
+    progress: Progress | None = None,
 ) -> Diagnosed:
     """Look for everything that can be wrong, and put the cause before its symptoms.
 
@@ -90,9 +101,13 @@ def diagnose(
         subject: A model with its loss and data.
         results: What measures and bounds gave, by name.
         diagnoses: Names or instances; all if None.
-        settings: Values for the fields of diagnoses, by name, such as ``models`` (how many models
-            were judged on these test data).
+        settings: Values for the fields of diagnoses, by name, such as ``stopped`` (why training
+            ended early).
         in_use: Names of remedies that training used already, which are not advised.
+        progress: A progress bar, which advances by one per diagnosis.
+
+    Returns:
+        The findings, the most severe first. Ctrl-C ends the search and keeps what was found.
 
     >>> import torch
     >>> x = torch.linspace(-1, 1, 400)[:, None]
@@ -103,15 +118,24 @@ def diagnose(
     >>> print(diagnose(subject))
     wrong: The weights of 'weight' are not finite numbers.
     """
-    specs = list(_chosen(diagnoses, settings or {}))
-    found, checked = list[Finding](), list[Checked]()
-    for spec in sorted(specs, key=lambda spec: _STAGES.index(spec.stage)):
-        if any(finding.name == "not-finite" for finding in found):
-            checked.append(_row(spec, "not applicable", "needs finite weights and outputs"))
-            continue
-        finding, row = _looked(spec, subject, results or {})
+    specs = sorted(_chosen(diagnoses, settings or {}), key=lambda spec: _STAGES.index(spec.stage))
+    found, checked, idle = list[Finding](), list[Checked](), ""
+    for spec in specs:
+        try:
+            finding, row = (
+                (None, _row(spec, "failed" if idle == NOT_REACHED else "not applicable", idle))
+                if idle
+                else _looked(spec, subject, results or {})
+            )
+        except KeyboardInterrupt:
+            finding, row = None, _row(spec, "failed", INTERRUPTED)
+            idle = NOT_REACHED
         checked.append(row)
-        found += [] if finding is None else [finding]
+        if finding is not None:
+            found.append(finding)
+            idle = NO_NUMBERS if finding.name == NO_NUMBERS_FOUND else idle
+        if progress is not None:
+            progress.advance()
     corrected = _corrected(found, specs, checked)
     return Diagnosed(
         findings=tuple(
@@ -119,6 +143,16 @@ def diagnose(
         ),
         checked=tuple(checked),
     )
+
+
+def skipped(diagnoses: Sequence[Diagnosis], reason: str) -> Diagnosed:
+    """Tell of diagnoses that were not run.
+
+    Args:
+        diagnoses: All of them.
+        reason: Why they were not.
+    """
+    return Diagnosed(findings=(), checked=tuple(_row(spec, "failed", reason) for spec in diagnoses))
 
 
 def _chosen(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from mindgap.core import (
@@ -18,7 +18,7 @@ from mindgap.core import (
     find,
     validated,
 )
-from mindgap.diagnoses.diagnose import Checked, Diagnosed, diagnose
+from mindgap.diagnoses.diagnose import INTERRUPTED, NO_NUMBERS, NOT_REACHED, diagnose, skipped
 from mindgap.diagnoses.model.not_finite import NotFinite
 from mindgap.measures.basic.gap import Gap
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap
@@ -84,10 +84,15 @@ def examine(
     if not finite and not any(isinstance(check, NotFinite) for check in checks):
         checks.append(NotFinite())  # the verdict must name the layer, whatever was chosen
     with Progress(len(specs) + len(checks), unit="check", shown=progress) as bar:
-        results = list(_measured(specs, target, bar, "" if finite else UNKNOWN))
+        results = list(_measured(specs, target, bar, "" if finite else NO_NUMBERS))
         found = {result.name: result for result in reversed(results)}
-        diagnosed = _diagnosed(checks, target, found, in_use)
-        bar.advance(by=len(checks))
+        # Whoever interrupts the measuring wants no checks either.
+        interrupted = any(result.reason == INTERRUPTED for result in results)
+        diagnosed = (
+            skipped(checks, NOT_REACHED)
+            if interrupted
+            else diagnose(target, found, diagnoses=checks, in_use=in_use, progress=bar)
+        )
     report = build(
         target,
         list(zip(specs, results, strict=True)),
@@ -99,10 +104,6 @@ def examine(
         settings={"delta": delta, "seed": seed, "thorough": thorough},
     )
     return report.with_settings(seconds=time.perf_counter() - started)
-
-
-UNKNOWN = "needs finite weights and outputs"
-INTERRUPTED, NOT_REACHED = "interrupted", "not reached: interrupted"
 
 
 def _checked(subject: Any, hardest: int) -> Subject:
@@ -167,31 +168,6 @@ def _instance(cls: Any, settings: dict[str, Any]) -> Any:
     """Return a spec with its defaults, except for the settings that it has a field for."""
     names = {field.name for field in dataclasses.fields(cls)}
     return cls(**{name: value for name, value in settings.items() if name in names})
-
-
-def _diagnosed(
-    checks: Sequence[Diagnosis],
-    subject: Subject,
-    results: Mapping[str, Result],
-    in_use: Sequence[str],
-) -> Diagnosed:
-    if any(result.reason == INTERRUPTED for result in results.values()):
-        return _interrupted(checks, NOT_REACHED)
-    try:
-        return diagnose(subject, results, diagnoses=checks, in_use=in_use)
-    except KeyboardInterrupt:
-        return _interrupted(checks, INTERRUPTED)
-
-
-def _interrupted(checks: Sequence[Diagnosis], reason: str) -> Diagnosed:
-    rows = [(check.name, check.words().summary) for check in checks]
-    return Diagnosed(
-        findings=(),
-        checked=tuple(
-            Checked(name=name, summary=summary, outcome="failed", reason=reason)
-            for name, summary in rows
-        ),
-    )
 
 
 def _measured(

@@ -7,7 +7,11 @@ import torch
 from torch import nn
 
 from mindgap.core import InputError, Subject
-from mindgap.diagnoses.confidence.noise_sensitivity import NoiseSensitivity, _nearest_other, _samples
+from mindgap.diagnoses.confidence.noise_sensitivity import (
+    NoiseSensitivity,
+    _nearest_other,
+    _samples,
+)
 from mindgap.ops.evidence.rows import components
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit

@@ -2,7 +2,13 @@
 
 from mindgap.core import Diagnosis, Finding, Recipe, Results, Subject
 from mindgap.core.diagnosis import Severity
-from mindgap.diagnoses.confidence.over_confidence import GAIN, HOT, calibrations, confidence_finding, scaled
+from mindgap.diagnoses.confidence.over_confidence import (
+    GAIN,
+    HOT,
+    calibrations,
+    confidence_finding,
+    scaled,
+)
 from mindgap.training.fit import fit
 
 COLD = 1 / HOT

@@ -45,6 +45,7 @@ class LaggedTestLabels(Diagnosis):
 
     cites = ("kaufman2012leakage",)
     stage = "test labels"
+    voids = True
     symptom = "wrong test labels"
     needs = frozenset({"test"})
     explains = frozenset(

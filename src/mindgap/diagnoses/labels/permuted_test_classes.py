@@ -36,6 +36,7 @@ class PermutedTestClasses(Diagnosis):
 
     cites = ("kuhn1955hungarian",)
     stage = "test labels"
+    voids = True
     symptom = "wrong test labels"
     needs = frozenset({"test", "classification"})
     explains = frozenset(

@@ -61,6 +61,7 @@ class ShuffledTestLabels(Diagnosis):
 
     cites = ("kaufman2012leakage",)
     stage = "test labels"
+    voids = True
     symptom = "wrong test labels"
     needs = frozenset({"test"})
     explains = frozenset(

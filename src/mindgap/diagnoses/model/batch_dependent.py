@@ -55,6 +55,7 @@ class BatchDependent(Diagnosis):
     """
 
     stage = "evaluation"
+    voids = True
     symptom = "broken evaluation"
     exact = True
     method = ("S3",)

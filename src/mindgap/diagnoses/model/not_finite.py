@@ -41,6 +41,7 @@ class NotFinite(Diagnosis):
     """
 
     stage = "values"
+    voids = True
     symptom = "divergence"
     exact = True
     method = ("S1",)

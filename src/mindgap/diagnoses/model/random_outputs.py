@@ -51,6 +51,7 @@ class RandomOutputs(Diagnosis):
     """
 
     stage = "evaluation"
+    voids = True
     symptom = "broken evaluation"
     exact = True
     cites = ("srivastava2014dropout",)

@@ -49,6 +49,7 @@ class LeakedSamples(Diagnosis):
     method = ("K2",)
     cites = ("barz2020cifar", "kaufman2012leakage")
     stage = "leak"
+    voids = True
     symptom = "leak"
     needs = frozenset({"test"})
     exact = True

@@ -89,6 +89,7 @@ class NearCopies(Diagnosis):
     method = ("K2",)
     cites = ("barz2020cifar", "kaufman2012leakage")
     stage = "leak"
+    voids = True
     symptom = "leak"
     needs = frozenset({"test"})
     explains = frozenset({"wrong-labels", "wrong-test-labels", "under-confidence"})

@@ -1,9 +1,10 @@
 """The verdict on a chosen head: whether weights by local variance lowered the test error."""
 
+from mindgap.core import Advice
 from mindgap.core.chart.numbers import rounded_down
 from mindgap.jobs.head.choose import LEVEL, HeadChoice
 from mindgap.report import wording
-from mindgap.report.parts import Advice, Tone, Verdict
+from mindgap.report.parts import Tone, Verdict
 
 KINDS: dict[str, tuple[str, Tone]] = {
     "untested": ("Not tested", "neutral"),

@@ -4,12 +4,12 @@ import functools
 import os
 from pathlib import Path
 
-from mindgap.core import Bar, Certificate, Mark, Series, write_whole
+from mindgap.core import Advice, Bar, Certificate, Mark, Series, write_whole
 from mindgap.core.certificate import THEOREMS
 from mindgap.ops.pac_bayes import bounds
 from mindgap.report import html, wording
 from mindgap.report.draw import draw
-from mindgap.report.parts import Advice, Tone, Verdict
+from mindgap.report.parts import Tone, Verdict
 from mindgap.report.style import GREEN, TEST
 
 FORMULAS = {

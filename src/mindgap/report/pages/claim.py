@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from mindgap.core import Table
+from mindgap.core import Advice, Table
 from mindgap.core.spec import Words
 from mindgap.report import wording
-from mindgap.report.parts import Advice, Tone, Verdict
+from mindgap.report.parts import Tone, Verdict
 
 Way = Literal["same", "other", "unclear"]
 WIDE = 1.96  # standard errors on either side make a 95 % interval

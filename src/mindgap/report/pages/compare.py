@@ -11,11 +11,12 @@ from typing import Any, Self
 
 from mindgap.core import Advice, Bar, InputError, Interval, Series, plain, write_whole
 from mindgap.core.plain import check_types, fields_of
+from mindgap.diagnoses.diagnose import NO_NUMBERS_FOUND
 from mindgap.report import text as terminal
 from mindgap.report import wording
 from mindgap.report.parts import Card, Verdict
 from mindgap.report.report import Report, decode
-from mindgap.report.verdict.verdict import VOIDING, is_held_out, models_of
+from mindgap.report.verdict.verdict import is_held_out, models_of
 
 SCHEMA = 1
 LONGEST = 18  # characters of a name as the head of a column
@@ -249,8 +250,8 @@ def _problems(reports: Sequence[Report]) -> Iterator[str]:
 
 def _voiding(report: Report) -> list[str]:
     """Return the findings that make a test error say nothing."""
-    told = {finding.name for finding in report.findings if finding.severity == "wrong"}
-    return sorted(told & VOIDING - {"not-finite"})
+    told = {f.name for f in report.findings if f.voids and f.severity == "wrong"}
+    return sorted(told - {NO_NUMBERS_FOUND})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

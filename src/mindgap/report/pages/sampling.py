@@ -8,11 +8,11 @@ from pathlib import Path
 from torch import Tensor
 
 from mindgap._version import __version__
-from mindgap.core import write_whole
+from mindgap.core import Advice, write_whole
 from mindgap.report import html, wording
 from mindgap.report.draw import draw
 from mindgap.report.pages.sampling_charts import KINDS, acquisition_of, sampling_charts
-from mindgap.report.parts import Advice, Tone, Verdict
+from mindgap.report.parts import Tone, Verdict
 from mindgap.sampling.taylor_sampler import TaylorSampler
 
 MANY_FAILED = 0.1  # of the points: from here on what is known says little about some places

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from mindgap._version import __version__
-from mindgap.core import write_whole
+from mindgap.core import Advice, write_whole
 from mindgap.ops.variance.heaviest import MANY_SUSPECTS, Look
 from mindgap.report import html, wording
 from mindgap.report.draw import draw_all
-from mindgap.report.parts import Advice, Tone, Verdict
+from mindgap.report.parts import Tone, Verdict
 
 NOISE = {
     "keep": "weighed like all others",

@@ -14,20 +14,6 @@ from mindgap.report.verdict.findings import title_of
 NOTABLE_GAP = 0.02
 CLEAR_GAP = 0.005  # half a point: one lucky test sample moves a lower end that lies closer to zero
 
-# Below these no guarantee is printed: the test samples are not unseen, not independent, not
-# labeled as those in use, or the outputs are no numbers.
-VOIDING = frozenset(
-    {
-        "batch-dependent",
-        "lagged-test-labels",
-        "leaked-samples",
-        "near-copies",
-        "not-finite",
-        "permuted-test-classes",
-        "random-outputs",
-        "shuffled-test-labels",
-    }
-)
 REUSED = "reused-test-data"  # below it, a guarantee must hold for all models that were compared
 
 KINDS: Mapping[str, tuple[str, Tone, str]] = {
@@ -239,9 +225,9 @@ def guarantee(facts: Facts, cards: Sequence[Card], findings: Sequence[Finding] =
 
 def guaranteeing(cards: Sequence[Card], findings: Sequence[Finding]) -> list[Card]:
     """Return the bounds that hold for this model, whatever was found."""
-    told = {finding.name for finding in findings if finding.severity != "note"}
-    if told & VOIDING:
+    if any(finding.voids for finding in findings):
         return []
+    told = {finding.name for finding in findings if finding.severity != "note"}
     compared = max([models_of(card) for card in cards], default=1)
     needed = max(compared, 2 if REUSED in told else 1)
     return [
