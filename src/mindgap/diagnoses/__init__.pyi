@@ -1,4 +1,42 @@
 # Written by `make generate`; do not edit.
-from mindgap.diagnoses.not_finite import NotFinite as NotFinite
+from mindgap.diagnoses.confidence.noise_sensitivity import NoiseSensitivity as NoiseSensitivity
+from mindgap.diagnoses.confidence.over_confidence import OverConfidence as OverConfidence
+from mindgap.diagnoses.confidence.under_confidence import UnderConfidence as UnderConfidence
+from mindgap.diagnoses.inputs.input_shift import InputShift as InputShift
+from mindgap.diagnoses.inputs.other_units import OtherUnits as OtherUnits
+from mindgap.diagnoses.inputs.shortcut import Shortcut as Shortcut
+from mindgap.diagnoses.inputs.unscaled_inputs import UnscaledInputs as UnscaledInputs
+from mindgap.diagnoses.labels.contradictory_samples import ContradictorySamples as ContradictorySamples
+from mindgap.diagnoses.labels.lagged_test_labels import LaggedTestLabels as LaggedTestLabels
+from mindgap.diagnoses.labels.permuted_test_classes import PermutedTestClasses as PermutedTestClasses
+from mindgap.diagnoses.labels.shuffled_test_labels import ShuffledTestLabels as ShuffledTestLabels
+from mindgap.diagnoses.labels.wrong_labels import WrongLabels as WrongLabels
+from mindgap.diagnoses.labels.wrong_test_labels import WrongTestLabels as WrongTestLabels
+from mindgap.diagnoses.model.batch_dependent import BatchDependent as BatchDependent
+from mindgap.diagnoses.model.constant_predictor import ConstantPredictor as ConstantPredictor
+from mindgap.diagnoses.model.dead_units import DeadUnits as DeadUnits
+from mindgap.diagnoses.model.exploding_weights import ExplodingWeights as ExplodingWeights
+from mindgap.diagnoses.model.ignored_class import IgnoredClass as IgnoredClass
+from mindgap.diagnoses.model.not_finite import NotFinite as NotFinite
+from mindgap.diagnoses.model.probabilities_as_logits import ProbabilitiesAsLogits as ProbabilitiesAsLogits
+from mindgap.diagnoses.model.random_outputs import RandomOutputs as RandomOutputs
+from mindgap.diagnoses.model.stale_batch_norm import StaleBatchNorm as StaleBatchNorm
+from mindgap.diagnoses.model.training_mode import TrainingMode as TrainingMode
+from mindgap.diagnoses.samples.few_test_samples import FewTestSamples as FewTestSamples
+from mindgap.diagnoses.samples.label_shift import LabelShift as LabelShift
+from mindgap.diagnoses.samples.leaked_samples import LeakedSamples as LeakedSamples
+from mindgap.diagnoses.samples.missing_class import MissingClass as MissingClass
+from mindgap.diagnoses.samples.near_copies import NearCopies as NearCopies
+from mindgap.diagnoses.samples.rare_class import RareClass as RareClass
+from mindgap.diagnoses.samples.repeated_samples import RepeatedSamples as RepeatedSamples
+from mindgap.diagnoses.samples.reused_test_data import ReusedTestData as ReusedTestData
+from mindgap.diagnoses.training.diverged import Diverged as Diverged
+from mindgap.diagnoses.training.late_over_fitting import LateOverFitting as LateOverFitting
+from mindgap.diagnoses.training.learning_rate_too_high import LearningRateTooHigh as LearningRateTooHigh
+from mindgap.diagnoses.training.learning_rate_too_low import LearningRateTooLow as LearningRateTooLow
+from mindgap.diagnoses.training.oscillating_loss import OscillatingLoss as OscillatingLoss
+from mindgap.diagnoses.training.over_fitting import OverFitting as OverFitting
+from mindgap.diagnoses.training.too_small import TooSmall as TooSmall
+from mindgap.diagnoses.training.under_trained import UnderTrained as UnderTrained
 
 __all__: list[str]

@@ -174,10 +174,10 @@ def _looked(
     spec: Diagnosis, subject: Subject, results: Mapping[str, Result]
 ) -> tuple[Finding | None, Checked]:
     started = time.process_time()
-    missing = spec.missing(subject)
-    if missing:
-        return None, _row(spec, "not applicable", missing)
     try:
+        missing = spec.missing(subject)
+        if missing:
+            return None, _row(spec, "not applicable", missing, started)
         finding = spec(subject, results)
     except MindgapError as error:
         return None, _row(spec, "not applicable", str(error), started)

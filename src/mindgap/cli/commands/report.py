@@ -53,7 +53,7 @@ def _read(path: Path) -> dict[str, Any]:
             f"The results must be a JSON file, got {str(path)!r} ({error}). Write it again."
         ) from error
     if not isinstance(data, dict) or not (
-        {"cards", "study"} & set(data) or data.get("kind") == "improved"
+        {"cards", "study"} & set(data) or data.get("kind") in ("comparison", "improved")
     ):
         raise InputError(
             "The results must come from `mindgap examine`, `improve` or `run`, got other JSON in "
@@ -81,11 +81,14 @@ def _write(data: dict[str, Any], path: Path) -> None:
     from mindgap.core import unworded, write_whole
     from mindgap.report import Report, study_page
     from mindgap.report.improved import Improved
+    from mindgap.report.pages.compare import Comparison
     from mindgap.runs import results_page
     from mindgap.runs.results import checked_results
 
     if data.get("kind") == "improved":
         Improved.from_dict(data).save(path)
+    elif data.get("kind") == "comparison":
+        Comparison.from_dict(data).save(path)
     elif "cards" in data:
         Report.from_dict(data).save(path)
     elif path.suffix in (".md", ".txt"):

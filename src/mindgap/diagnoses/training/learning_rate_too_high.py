@@ -1,6 +1,7 @@
 """Steps so long that training could not settle."""
 
-from mindgap.core import Advice, Diagnosis, Evidence, Finding, InputError, Recipe, Results, Subject
+from mindgap.core import Advice, Evidence, Finding, InputError, Recipe, Results, Subject
+from mindgap.diagnoses.training.curve_diagnosis import CurveDiagnosis
 from mindgap.diagnoses.training.oscillating_loss import unlucky_end
 from mindgap.diagnoses.training.under_trained import ERROR
 from mindgap.ops.evidence.curves import (
@@ -26,7 +27,7 @@ FELL_BACK = 1.25  # last loss, as a multiple of the lowest
 BETTER, MUCH_BETTER = 0.05, 0.2
 
 
-class LearningRateTooHigh(Diagnosis):
+class LearningRateTooHigh(CurveDiagnosis):
     r"""Look for a run that a short one with smaller steps beats, and whose loss did not fall.
 
     Formula: $\frac{1}{n} \sum_i \ell(f_{200}(x_i), y_i) < 0.95 \cdot \frac{1}{n} \sum_i \ell(f(x_i),

@@ -2,7 +2,8 @@
 
 import math
 
-from mindgap.core import Advice, Diagnosis, Evidence, Finding, Recipe, Results, Subject
+from mindgap.core import Advice, Evidence, Finding, Recipe, Results, Subject
+from mindgap.diagnoses.training.curve_diagnosis import CurveDiagnosis
 from mindgap.ops.evidence.curves import course, loss_chart, speed
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
@@ -16,7 +17,7 @@ SLOWER = 2.5
 FALL = 0.05  # of the loss, that faster steps must save
 
 
-class LearningRateTooLow(Diagnosis):
+class LearningRateTooLow(CurveDiagnosis):
     r"""Look for a loss that fell steadily but far more slowly than larger steps make it fall.
 
     Formula: $\ln \frac{L}{L_{+200}} > 2.5 \ln \frac{L_{t-e}}{L_t}$, where $e$ epochs see as many

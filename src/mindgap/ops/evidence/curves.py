@@ -11,6 +11,7 @@ from mindgap.core import Line, Mark, Series, Subject, align
 
 Curves = Sequence[Mapping[str, float]]
 
+SAME = 0.05  # share by which the last recorded loss may differ from that of the present weights
 RISE = 0.05  # a loss wobbles by a few percent from epoch to epoch
 
 
@@ -61,6 +62,24 @@ def turning_point(curves: Curves) -> Turn | None:
     if not fell or values[-1] <= (1 + RISE) * values[place]:
         return None
     return Turn(which=which, epoch=int(epochs[place]), lowest=values[place], last=values[-1])
+
+
+def describes(subject: Subject) -> bool:
+    """Tell whether the curves end at the present weights, which may have been edited since.
+
+    Args:
+        subject: With training curves.
+
+    >>> data = torch.eye(2), torch.tensor([0, 1])
+    >>> edited = Subject(
+    ...     torch.nn.Linear(2, 2), "cross_entropy", data, history=({"train_loss": 1e-9},)
+    ... )
+    >>> describes(edited)
+    False
+    """
+    _, losses = series(subject.history, "train_loss")
+    now = subject.mean_loss("train")
+    return not losses or abs(now - losses[-1]) <= SAME * max(abs(now), abs(losses[-1]))
 
 
 def training_losses(curves: Curves) -> tuple[list[float], list[float]]:

@@ -14,10 +14,10 @@ from mindgap.studies.diagnoses.healthy import healthy_recipe
 WEAK = {
     "wrong-labels": 0.5,
     "input-shift": 0.2,
-    "over-confidence": 0.3,
-    "stale-batch-norm": 0.3,
+    "over-confidence": 0.5,
+    "stale-batch-norm": 0.5,
     "too-small": 0.5,
-    "near-copies": 0.2,
+    "near-copies": 0.25,
     "shortcut": 0.6,
 }
 

@@ -227,6 +227,7 @@ class Block:
             seed=member.seed,
             epochs=end.epochs,
             stopped=end.stopped,
+            remedies=tuple(remedy.name for remedy in member.remedies),
         )
 
 
