@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mindgap.core import Subject, align, binomial_upper_tail, same_environment, seeded
+from mindgap.core import Subject, Which, align, binomial_upper_tail, same_environment, seeded
 from mindgap.ops.evidence.fit import SURE, WORSE, WORSE_FACTOR, WORSE_SHARE, Fit, fit_quality
 from mindgap.ops.evidence.pairs import sign_flip_tail
 from mindgap.ops.evidence.reference import reference
@@ -67,12 +67,11 @@ def _p_value(subject: Subject, ours: Tensor, theirs: Tensor) -> float:
     return sign_flip_tail(ours - theirs)
 
 
-def _model_errors(subject: Subject, which: str) -> Tensor:
-    split = "train" if which == "train" else "test"
-    places = rows(subject, split).places  # type: ignore[arg-type]
+def _model_errors(subject: Subject, which: Which) -> Tensor:
+    places = rows(subject, which).places
     if subject.task != "regression":
-        return subject.errors(split).detach().cpu()[places].double()  # type: ignore[arg-type]
-    outputs, targets = subject.outputs(split).detach(), subject.targets(split)  # type: ignore[arg-type]
+        return subject.errors(which).detach().cpu()[places].double()
+    outputs, targets = subject.outputs(which).detach(), subject.targets(which)
     squares = (outputs - align(outputs, targets)).double().square()
     return squares.reshape(len(squares), -1).mean(1).cpu()[places]
 

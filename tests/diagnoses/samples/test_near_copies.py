@@ -79,3 +79,15 @@ def test_few_samples_say_nothing() -> None:
     x, y = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
     subject = Subject(nn.Linear(3, 2), "cross_entropy", (x, y), (x + 1e-4, y))
     assert NearCopies()(subject) is None
+
+
+def test_a_class_with_few_training_samples_is_not_accused() -> None:
+    """Its test samples have one neighbor of their class, and then far ones of others."""
+    for seed in range(6):
+        x, y = healthy_recipe("sequence", seed=seed).train
+        test = healthy_recipe("sequence", seed=seed).test
+        rare = (y == 2).nonzero().flatten()[6:]
+        keep = torch.ones(len(y), dtype=torch.bool)
+        keep[rare] = False
+        subject = Subject(nn.Flatten(), "cross_entropy", (x[keep], y[keep]), test)
+        assert NearCopies()(subject) is None

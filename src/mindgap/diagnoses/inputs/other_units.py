@@ -19,25 +19,25 @@ from mindgap.core import (
     Subject,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.ops.evidence.domain import kolmogorov
-from mindgap.ops.evidence.inputs import channel_name, channels, is_single, outputs_on, unchanneled
+from mindgap.ops.evidence.inputs import channel_name, channels, is_single, outputs_on
 from mindgap.ops.evidence.pairs import sign_flip_tail
 from mindgap.ops.evidence.passes import errors_of
 from mindgap.ops.evidence.rows import Rows, rows
+from mindgap.ops.evidence.two_sample import kolmogorov
+from mindgap.ops.evidence.units import (
+    FACTOR,
+    LEVELS,
+    SAMPLES,
+    Maps,
+    mapped_back,
+    quantiles,
+    unit_maps,
+)
 from mindgap.training.fit import fit
 
 LEVEL = 1e-3  # raw p-value of Kolmogorov and Smirnov, times the number of tests
-FACTOR = 1.5  # between spreads, below which two samples of one source may differ by chance
-PLAIN = 3.0  # between spreads: beyond it no mixture of the same samples explains the factor
-OFFSET = 3.0  # training deviations; less is a shift of the inputs, not of their zero
-# Left after the best factor and offset, as a share of the spread. Random splits of eight data sets
-# leave at most 0.05 at 500 samples.
-RESIDUAL = 0.12
 LEAST = 0.01  # of the error rate, or of the loss of equal probabilities, that must be gained
 MENDED = 0.5  # share of the gap between training and test error that the correction must remove
-LEVELS = torch.linspace(0.0125, 0.9875, 40, dtype=torch.float64)
-SAMPLES, VALUES = 2_000, 100_000  # samples, and values of a channel, that quantiles are taken from
-USUAL = (1.0, 255.0, 1 / 255, *(10.0**k for k in (-6, -3, -2, -1, 1, 2, 3, 6)))
 NAMED = 64  # numbers that fit into a line of code
 
 
@@ -93,10 +93,10 @@ class OtherUnits(Diagnosis):
             return None
         if not (torch.isfinite(train.values).all() and torch.isfinite(test.values).all()):
             return None
-        maps = _maps(train, test)
+        maps = unit_maps(train, test)
         if maps is None:
             return None
-        p_value = _p_value(train, test)
+        p_value = _p_value(train, test, maps.changed)
         if p_value > LEVEL:
             return None
         tried = _tried(subject, maps) if is_single(train) and is_single(test) else None
@@ -121,28 +121,6 @@ class OtherUnits(Diagnosis):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Maps:
-    """Factor and offset of every channel; one and zero where the units agree."""
-
-    factors: Tensor
-    offsets: Tensor
-    changed: Tensor
-
-    @property
-    def plain(self) -> bool:
-        """Whether some factor is so large, so small or negative that nothing else explains it."""
-        return bool(((self.factors.abs().log().abs() > math.log(PLAIN)) | (self.factors < 0)).any())
-
-    @property
-    def first(self) -> int:
-        """The channel that changed most."""
-        size = torch.where(
-            self.changed, self.factors.abs().log().abs(), torch.tensor(-1.0).double()
-        )
-        return int(size.argmax())
-
-
-@dataclasses.dataclass(frozen=True)
 class _Tried:
     """Mean errors, or losses, of the model: training, test as it is, test mapped back."""
 
@@ -161,95 +139,21 @@ class _Rule:
     plain: bool
 
 
-def _quantiles(split: Rows) -> Tensor:
-    """Return quantiles of every channel: (channels, levels)."""
-    random = torch.Generator().manual_seed(0)
-    values = channels(split)
-    some = values[torch.randperm(len(values), generator=random)[:SAMPLES]]
-    pool = some.transpose(0, 1).flatten(1).double()
-    if pool.shape[1] > VALUES:
-        pool = pool[:, torch.randint(pool.shape[1], (VALUES,), generator=random)]
-    ordered = pool.sort(1).values
-    return ordered[:, (LEVELS * (pool.shape[1] - 1)).round().long()]
+def _p_value(train: Rows, test: Rows, changed: Tensor) -> float:
+    """Compare means and deviations of samples by channel; pixels of an image are no samples.
+
+    Only the channels in other units are looked at, but all that were searched count.
+    """
+    values = [channels(split)[:SAMPLES, changed] for split in (train, test)]
+    sides = [side.mean(2) for side in values]
+    tests = 1
+    if values[0].shape[2] > 1:
+        sides = [torch.cat([side.mean(2), side.std(2)], 1) for side in values]
+        tests = 2
+    return min(1.0, float(kolmogorov(*sides)[1].min()) * len(changed) * tests)
 
 
-def _maps(train: Rows, test: Rows) -> _Maps | None:
-    """Return the maps if those that differ from the identity fit well."""
-    own, other = _quantiles(train), _quantiles(test)
-    fits = [_fitted(own, other)]
-    if train.kind == "image":
-        fits.append(_fitted(-own.flip(1), other))
-        fits[1] = (-fits[1][0], *fits[1][1:])
-    # The sign is taken for all channels together, and only if the plain one does not fit.
-    slack = RESIDUAL + 2 / math.sqrt(min(len(train.values), len(test.values)))
-    plain = float(fits[0][2].max())
-    turned = len(fits) > 1 and plain > slack and float(fits[1][2].max()) < slack
-    factors, offsets, residuals = fits[1] if turned else fits[0]
-    spread, center = _spread(own), own.mean(1)
-    moved = (offsets + (factors - 1) * center).abs() / spread.clamp_min(1e-300)
-    chance = math.log(FACTOR) + 4 / math.sqrt(min(len(train.values), len(test.values)))
-    scaled = factors.abs().clamp_min(1e-300).log().abs() > chance
-    able = (spread > 1e-9 * own.abs().amax(1)) & (_spread(other) > 1e-9 * other.abs().amax(1))
-    changed = able & (scaled | (moved > OFFSET) | (factors < 0)) & (residuals < slack)
-    if not bool(changed.any()):
-        return None
-    size = min(len(train.values), len(test.values))
-    factors, offsets = _simple(-own.flip(1) if turned else own, other, factors, offsets, size)
-    return _Maps(
-        torch.where(changed, factors, torch.ones_like(factors)),
-        torch.where(changed, offsets, torch.zeros_like(offsets)),
-        changed,
-    )
-
-
-def _simple(
-    own: Tensor, other: Tensor, factors: Tensor, offsets: Tensor, size: int
-) -> tuple[Tensor, Tensor]:
-    """Leave out offsets and round factors to usual ones where chance alone explains the rest."""
-    signs = factors.sign()
-    through_zero = (own * other).sum(1) / own.square().sum(1).clamp_min(1e-300) * signs
-    drop = offsets.abs() < 4 / math.sqrt(size) * _spread(other)
-    factors = torch.where(drop, through_zero, factors)
-    usual = torch.tensor(USUAL, dtype=torch.float64)
-    apart = (factors.abs()[:, None] / usual).log().abs()
-    near = apart.amin(1) < 3 / math.sqrt(size)
-    rounded = torch.where(near, usual[apart.argmin(1)] * signs, factors)
-    return rounded, torch.where(drop, torch.zeros_like(offsets), offsets)
-
-
-def _fitted(own: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Fit lines to quantiles against quantiles: slopes, offsets, and what is left."""
-    left, right = own - own.mean(1, keepdim=True), other - other.mean(1, keepdim=True)
-    factors = (left * right).sum(1) / left.square().sum(1).clamp_min(1e-300)
-    offsets = other.mean(1) - factors * own.mean(1)
-    rest = (right - factors[:, None] * left).abs().mean(1)
-    return factors, offsets, rest / right.abs().mean(1).clamp_min(1e-300)
-
-
-def _spread(quantiles: Tensor) -> Tensor:
-    return quantiles.std(1)
-
-
-def _p_value(train: Rows, test: Rows) -> float:
-    """Compare means and deviations of samples by channel; pixels of an image are no samples."""
-    sides = []
-    for split in (train, test):
-        values = channels(split)[:SAMPLES]
-        parts = [values.mean(2)]
-        if values.shape[2] > 1:
-            parts.append(values.std(2))
-        sides.append(torch.cat(parts, 1))
-    p_values = kolmogorov(*sides)[1]
-    return min(1.0, float(p_values.min()) * len(p_values))
-
-
-def _mapped_back(split: Rows, values: Tensor, maps: _Maps) -> Tensor:
-    part = dataclasses.replace(split, values=values)
-    apart = (channels(part).double() - maps.offsets[:, None]) / maps.factors[:, None]
-    return unchanneled(apart.float(), split)
-
-
-def _tried(subject: Subject, maps: _Maps) -> _Tried:
+def _tried(subject: Subject, maps: Maps) -> _Tried:
     """Compare test inputs as they are and mapped back, by errors or else by losses.
 
     A net may predict the same classes from inputs of any size, but not the same probabilities.
@@ -257,7 +161,7 @@ def _tried(subject: Subject, maps: _Maps) -> _Tried:
     test = rows(subject, "test")
     random = torch.Generator().manual_seed(0)
     chosen = torch.randperm(len(test.values), generator=random)[:SAMPLES].sort().values
-    back = outputs_on(subject, "test", chosen, _mapped_back(test, test.values[chosen], maps))
+    back = outputs_on(subject, "test", chosen, mapped_back(test, test.values[chosen], maps))
     places = test.places[chosen].to(back.device)
     targets = subject.targets("test")[places]
     errors = _judged(
@@ -286,7 +190,7 @@ def _judged(name: str, train: Tensor, before: Tensor, after: Tensor, rule: _Rule
     return _Tried(name, own, first, second, mended)
 
 
-def _headline(split: Rows, maps: _Maps) -> str:
+def _headline(split: Rows, maps: Maps) -> str:
     k = maps.first
     factor, offset = float(maps.factors[k]), float(maps.offsets[k])
     count = int(maps.changed.sum())
@@ -305,7 +209,7 @@ def _headline(split: Rows, maps: _Maps) -> str:
     )
 
 
-def _evidence(maps: _Maps, tried: _Tried | None) -> tuple[Evidence, ...]:
+def _evidence(maps: Maps, tried: _Tried | None) -> tuple[Evidence, ...]:
     k = maps.first
     found = [
         Evidence(name="factor", value=float(maps.factors[k])),
@@ -332,7 +236,7 @@ def _effect(subject: Subject, tried: _Tried) -> str:
     return f"Mapped back, the test {tried.name} falls from {before} to {after}."
 
 
-def _advice(split: Rows, maps: _Maps) -> Advice:
+def _advice(split: Rows, maps: Maps) -> Advice:
     """Write the correction with its numbers; equal numbers of all channels become one."""
     columns = []
     for numbers in (maps.offsets, maps.factors):
@@ -360,9 +264,9 @@ def _advice(split: Rows, maps: _Maps) -> Advice:
     return Advice(text=text, code=f"test_inputs = (test_inputs - {columns[0]}) / {columns[1]}")
 
 
-def _charts(train: Rows, test: Rows, maps: _Maps) -> tuple[Histogram | Line, ...]:
+def _charts(train: Rows, test: Rows, maps: Maps) -> tuple[Histogram | Line, ...]:
     k = maps.first
-    own, other = _quantiles(train)[k], _quantiles(test)[k]
+    own, other = quantiles(train)[k], quantiles(test)[k]
     back = ((other - maps.offsets[k]) / maps.factors[k]).sort().values
     levels = [round(100 * level, 2) for level in LEVELS.tolist()]
     return (

@@ -18,8 +18,8 @@ from mindgap.core import (
     Subject,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.ops.evidence.domain import kolmogorov
 from mindgap.ops.evidence.shares import Shares, shares
+from mindgap.ops.evidence.two_sample import kolmogorov
 from mindgap.ops.samples import class_name
 from mindgap.training.fit import fit
 

@@ -1,7 +1,5 @@
 """Test samples that are near copies of training samples."""
 
-import dataclasses
-
 import torch
 from torch import Tensor
 
@@ -16,51 +14,23 @@ from mindgap.core import (
     Subject,
     Suspects,
     Which,
-    hypergeometric_tail,
     proportion_interval,
 )
+from mindgap.ops.evidence.copy_counts import EQUAL_TARGETS, TINY_CHANGES, CopyCount, copy_counts
 from mindgap.ops.evidence.near_copies import CopySearch, Nearest
 from mindgap.ops.evidence.rows import rows
 from mindgap.ops.evidence.shown import gallery
 from mindgap.ops.evidence.spoiled import some
 from mindgap.ops.evidence.twins import has_twin
-from mindgap.ops.overlap import CHANCE_SAMPLES, shared_samples
+from mindgap.ops.overlap import shared_samples
 from mindgap.ops.samples import in_words
 from mindgap.training.fit import fit
 
 QUERIES = 1_000  # samples of either split that the test looks at; the list looks at all
 LEAST = 30  # samples per split below which nothing is said
-# How near is near: the distance to the nearest over the median distance to the six nearest.
-LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
-TESTS = len(LEVELS) + 2  # of which the smallest p-value is taken: also equal targets, tiny changes
-LEVEL = 1e-3  # the p-values are exact; correction for all diagnoses follows
+LEVEL = 1e-3  # of a permutation test; correction for all diagnoses follows
 EXCESS = 0.01  # share of the test samples beyond what is usual; less does not move a test error
 USUAL, NOISE = 0.2, 0.1  # share that a plant replaces; its noise in standard deviations
-
-
-@dataclasses.dataclass(frozen=True)
-class _Count:
-    """How many samples of either split are near copies by one criterion."""
-
-    test: int
-    of_test: int
-    train: int
-    of_train: int
-    level: float  # of the ratio; 0 for equal targets, -1 for tiny changes
-
-    @property
-    def share(self) -> float:
-        return self.test / max(self.of_test, 1)
-
-    @property
-    def base(self) -> float:
-        return self.train / max(self.of_train, 1)
-
-    @property
-    def p_value(self) -> float:
-        both = self.test + self.train
-        found = hypergeometric_tail(self.test, self.of_test, both, self.of_test + self.of_train)
-        return min(1.0, TESTS * found)
 
 
 class NearCopies(Diagnosis):
@@ -104,18 +74,18 @@ class NearCopies(Diagnosis):
             return None
         search = CopySearch(subject)
         found = {which: search.nearest(which, _some(part)) for which, part in alone.items()}
-        best = min(_counts(subject, found), key=lambda count: count.p_value)
+        best = min(copy_counts(subject, found), key=lambda count: count.p_value)
         if best.p_value > LEVEL or best.share - best.base < max(EXCESS, best.base):
             return None
         whole = search.nearest("test", alone["test"])
         return self._found(subject, found, whole, best)
 
     def _found(
-        self, subject: Subject, found: dict[Which, Nearest], whole: Nearest, best: _Count
+        self, subject: Subject, found: dict[Which, Nearest], whole: Nearest, best: CopyCount
     ) -> Finding:
         places, copies, ratio = _copies(subject, whole, best.level)
         targets = [in_words(subject, y) for y in subject.targets("test").cpu()[places]]
-        interval = proportion_interval(best.test, best.of_test)
+        interval = proportion_interval(best.hits, best.tried)
         return self.finding(
             f"{best.share:.0%} of the test samples are near copies of training samples.",
             p_value=best.p_value,
@@ -200,37 +170,13 @@ def _some(part: Tensor) -> Tensor:
     return part[torch.randperm(len(part), generator=random)[:QUERIES].sort().values]
 
 
-def _counts(subject: Subject, found: dict[Which, Nearest]) -> list[_Count]:
-    test, train = found["test"], found["train"]
-    sizes = len(test.rows), len(train.rows)
-    counts = [
-        _Count(
-            int((test.ratio < level).sum()),
-            sizes[0],
-            int((train.ratio < level).sum()),
-            sizes[1],
-            level,
-        )
-        for level in LEVELS
-    ]
-    if subject.task == "regression":
-        equal = [int((part.equals >= 0).sum()) for part in (test, train)]
-        counts.append(_Count(equal[0], sizes[0], equal[1], sizes[1], 0.0))
-    tiny = shared_samples(subject)
-    if tiny.near.any():
-        tried = min(tiny.train_samples, CHANCE_SAMPLES)
-        hits = int(tiny.near.sum())
-        counts.append(_Count(hits, len(tiny.near), round(tiny.close * tried), tried, -1.0))
-    return counts
-
-
 def _copies(subject: Subject, whole: Nearest, level: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return places in the test and training data, and ratios, the nearest first."""
     near, other = whole.ratio < level, whole.nearest
     at = rows(subject, "test").places[whole.rows]
-    if level == 0:
+    if level == EQUAL_TARGETS:
         near, other = whole.equals >= 0, whole.equals
-    elif level < 0:
+    elif level == TINY_CHANGES:
         near = shared_samples(subject).near[at]
     order = whole.ratio[near].argsort()
     copies = rows(subject, "train").places[other[near][order]]

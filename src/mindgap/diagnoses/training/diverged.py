@@ -10,7 +10,7 @@ from mindgap.ops.evidence.curves import baseline_loss, loss_chart, training_loss
 from mindgap.training.fit import fit
 
 # A run that ends at twice the loss of a constant output, and at twice its own best, has lost what it
-# had learned; of 192 runs at all rates none did below ten times the best rate.
+# had learned. Of 192 runs at rates from 1/3000 to 1000 times the best, seven did, all above it.
 FACTOR = 2.0
 GROWTH = 1e6  # of the learning rate over the planted run
 

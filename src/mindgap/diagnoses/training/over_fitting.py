@@ -60,7 +60,7 @@ class OverFitting(Diagnosis):
 
     stage = "over-fitting"
     symptom = "over-fitting"
-    explains = frozenset({"noise-sensitivity", "over-confidence"})
+    explains = frozenset({"noise-sensitivity"})
     needs = frozenset({"test"})
     cites = ("kawaguchi2017generalization",)
 

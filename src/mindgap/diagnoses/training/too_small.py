@@ -5,6 +5,7 @@ from torch import nn
 from mindgap.core import Advice, Diagnosis, Finding, InputError, Recipe, Results, Subject
 from mindgap.diagnoses.training.under_trained import (
     FALL,
+    FEWEST,
     closed,
     fit_evidence,
     loss_bars,
@@ -53,7 +54,7 @@ class TooSmall(Diagnosis):
         except InputError:  # without gradients, or too large to be small
             return None
         fall = smaller_fall(run)
-        if still_learning(found, run):
+        if len(run.places) < FEWEST or still_learning(found, run):
             return None
         unit = " of the variance" if subject.task == "regression" else ""
         weights = sum(count(subject.model).values())

@@ -14,6 +14,7 @@ FALL = 0.05  # of the loss, below which longer training is not worth its time
 # The falling rate of the short run alone lowers the loss of a healthy net that was trained at a
 # constant rate: by up to 20 % where its training error is above ERROR, and more below it.
 STILL_FALLING, FALLING_FAST = 0.2, 0.3
+FEWEST = 25  # held-out training samples, of a hundred: fewer say nothing about learning
 SURE = 1e-3  # p-value of a fall within less than an epoch
 ERROR = 0.05  # share of wrong samples, or of the variance of the targets
 
@@ -57,7 +58,7 @@ class UnderTrained(Diagnosis):
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Train a copy a little longer and compare."""
         found, run = attainable(subject), short_run(subject)
-        severity = _severity(found, run)
+        severity = _severity(found, run) if len(run.places) >= FEWEST else None
         if severity is None:
             return None
         fall = smaller_fall(run)

@@ -13,7 +13,9 @@ from mindgap.ops.evidence.inputs import channels, unchanneled
 from mindgap.ops.evidence.rows import Rows, rows
 
 # Shares of the target's variance that an input explains: what it must lose to be a suspect, and
-# what it may keep in the test data. Random splits lose below 0.05 at 500 samples.
+# what it may keep in the test data. In 270 random splits of ten data sets no input lost more than
+# 0.12, except for one pixel of 500 + 500 images that 49 images light: 0.32, or 4.8 of the standard
+# errors below. At 1,200 + 600 samples and above nothing lost more than 0.08.
 LOSS, KEPT = 0.15, 0.3
 SURE = 6.0  # standard errors: the search over inputs and the rough error need a margin
 INFORMATIVE = 0.02  # share of the target's variance below which an input says nothing
@@ -21,6 +23,7 @@ OTHERS = 0.25  # what the other inputs together must keep, or the test targets a
 ALIKE = 0.5  # mean correlation of suspects that are copies of one quantity
 SHIFTED = 1e-3  # p-value of an input shift below which only familiar test samples are looked at
 MOST = 64  # inputs that one shortcut may have, or a quarter of all: every class may have its patch
+VARIED = 20  # samples, at least, that the variance of an input must come from
 FEWEST = 50  # samples per split
 FEW = 5  # samples of a class per split
 
@@ -59,6 +62,7 @@ def lost_relation(subject: Subject) -> Lost | None:
     values = [_with_means(split)[some] for split, some in zip(splits, kept, strict=True)]
     own, other = (explained(*side) for side in zip(values, goals, strict=True))
     losses = torch.where(other < KEPT * own + 0.01, own - other, torch.zeros_like(own))
+    losses = torch.where(_spread_out(values[0]), losses, torch.zeros_like(own))
     worst, width = int(losses.argmax()), splits[0].values.shape[1]
     loss, error = float(losses[worst]), _error(float(own[worst]), *map(_size, goals))
     if loss < max(LOSS, SURE * error):
@@ -97,6 +101,12 @@ def _suspects(subject: Subject, own: Tensor, other: Tensor, loss: float) -> Tens
     most = max(1, min(MOST, len(losses) // 2), len(losses) // 4)
     order = losses.argsort(descending=True)[:most]
     return order[losses[order] > max(0.25 * loss, 0.05)].sort().values
+
+
+def _spread_out(values: Tensor) -> Tensor:
+    """Tell which inputs vary in many samples: a pixel that three samples light tells their class."""
+    squares = (values - values.mean(0)).square()
+    return squares.sum(0).square() > VARIED * squares.square().sum(0)
 
 
 def _with_means(split: Rows) -> Tensor:
