@@ -7,11 +7,10 @@ components of MNIST's pixels. Times are CPU seconds. Ours is the time of the who
 features to variances, checked distances and ties included; scikit-learn and FAISS only find the
 neighbors. The authors' loop queries a KD-tree sample by sample; it is timed on a part and scaled.
 
-    python benchmarks/neighbors.py --json neighbors.json python benchmarks/neighbors.py --exact
-    # the same sets as brute force, wherever the features lie python benchmarks/neighbors.py
-    --switch     # where the tree stops to win, the approximate search begins python
-    benchmarks/neighbors.py --large      # 1,000,000 x 64 by the approximate extra, in bounded
-    memory
+    python benchmarks/neighbors.py --json neighbors.json
+    python benchmarks/neighbors.py --exact   # the same sets as brute force, wherever features lie
+    python benchmarks/neighbors.py --switch  # where the tree stops and the approximate search wins
+    python benchmarks/neighbors.py --large   # 1,000,000 x 64, approximate, in bounded memory
 """
 
 from __future__ import annotations

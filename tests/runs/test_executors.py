@@ -227,6 +227,16 @@ def test_a_study_typed_into_a_session_is_told(tmp_path):
     assert "typed into a session" in shown.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize("make", [RayExecutor, DaskExecutor])
+@pytest.mark.parametrize("number", [0, -1])
+def test_as_many_trials_in_flight_as_make_sense(make, number, monkeypatch):
+    """Refused also where the package is missing, which must not pass for a check of the number."""
+    for package in ("ray", "distributed"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match="in_flight must be"):
+        make(in_flight=number)
+
+
 @pytest.mark.parametrize(("make", "package"), [(RayExecutor, "ray"), (DaskExecutor, "distributed")])
 def test_missing_cluster_packages_are_named(make, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
-from mindgap.core import InputError, require, validated
+from mindgap.core import InputError, integer, require, validated
 from mindgap.runs.process import WorkerProcess
 
 
@@ -132,6 +132,8 @@ class DaskExecutor:
     """
 
     def __init__(self, client: Any = None, *, in_flight: int | None = None) -> None:
+        if in_flight is not None:
+            integer("in_flight", in_flight)  # before a cluster is started
         if client is None or isinstance(client, str):
             client = require("distributed", "dask").Client(client)
         self.client = client
@@ -155,6 +157,8 @@ class RayExecutor:
     """
 
     def __init__(self, address: str | None = None, *, in_flight: int | None = None) -> None:
+        if in_flight is not None:
+            integer("in_flight", in_flight)
         self._ray = require("ray", "ray")
         if not self._ray.is_initialized():
             self._ray.init(address=address)
