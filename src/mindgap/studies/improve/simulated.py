@@ -206,7 +206,7 @@ def _effect(arm: Arm) -> Effect:
 
 
 def _kinds() -> list[tuple[Kind, float]]:
-    return [*((kind, 0.0) for kind in NULLS), *(("gain", gain) for gain in GAINS)]  # type: ignore[list-item]
+    return [*((kind, 0.0) for kind in NULLS), *(("gain", gain) for gain in GAINS)]
 
 
 def _row(world: str, kind: str, gain: float, blocks: Sequence[Record]) -> tuple[Any, ...]:

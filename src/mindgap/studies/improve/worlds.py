@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from mindgap.training.race.search import Scores
 
 Kind = Literal["equal", "unequal variances", "heavy tails", "ties", "harmful", "gain"]
-Rows = NDArray[np.float32]
+Rows = NDArray[np.floating[Any]]
+Mask = NDArray[np.bool_]
 _CHUNK = 8  # seeds whose common noise is drawn at once
 _DIFFERENT = 0.05  # share of the samples on which an arm differs in the world of ties
 _FACTORS = (1.0, 2.0, 0.5)  # of the noise of arms with unequal variances
@@ -100,7 +101,7 @@ class Side:
         self._hardness = self._normal(samples) if world.error is not None else None
         self._root = world.sample * self._normal(samples)
         self._shared = np.empty((0, samples), np.float32)
-        self._arms: dict[str, tuple[Rows, Rows | None]] = {}
+        self._arms: dict[str, tuple[Rows, Mask | None]] = {}
 
     def errors(self, name: str, effect: Effect, first: int, last: int) -> list[Scores]:
         """Draw an arm's errors for seeds from first to last.
@@ -135,7 +136,7 @@ class Side:
         noise += np.float32(spread * NormalDist().inv_cdf(rate))
         return [Scores((row > 0).astype(np.float64), row.astype(np.float64)) for row in noise]
 
-    def _arm(self, name: str, effect: Effect, factor: float) -> tuple[Rows, Rows | None]:
+    def _arm(self, name: str, effect: Effect, factor: float) -> tuple[Rows, Mask | None]:
         if name not in self._arms:
             heavy = self._kind == "heavy tails"
             draw = self._student(self._samples) if heavy else self._normal(self._samples)
