@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: demo test torture lint generate docs bench reproduce clean
+.PHONY: demo test test-cluster torture lint generate docs bench reproduce clean
 .DEFAULT_GOAL := demo
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -25,6 +25,10 @@ lint: $(INSTALLED)
 
 test: lint  ## the whole suite
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+test-cluster: $(INSTALLED)  ## the executors on real Dask and Ray clusters
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	$(BIN)/pytest -n0 tests/runs/test_clusters.py
 
 torture: $(INSTALLED)  ## 200 random kills, after which nothing is lost or repeated
 	PYTHONPATH=tests $(BIN)/python tests/torture.py --kills 200

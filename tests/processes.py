@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 TOY = '''
 """A toy."""
@@ -116,3 +120,39 @@ def _run_and_exit(function: Callable[..., object], *arguments: object) -> None:
         traceback.print_exc()
     finally:
         os._exit(code)  # none of the test run's own clean-up
+
+
+CLUSTER = """
+import sys
+from distributed import LocalCluster
+
+if __name__ == "__main__":
+    settings = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    with LocalCluster(n_workers=int(sys.argv[1]), **settings) as cluster:
+        print(cluster.scheduler_address, flush=True)
+        sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def dask_address(folder: Path, workers: int = 2) -> Iterator[str]:
+    """A real Dask cluster on this machine, by its address; dead workers are replaced.
+
+    Its workers find the modules in the folder.
+    """
+    pytest.importorskip("distributed", reason="needs distributed (the extra dask)")
+    (folder / "dask_cluster.py").write_text(CLUSTER)
+    paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
+    cluster = subprocess.Popen(
+        [sys.executable, str(folder / "dask_cluster.py"), str(workers)],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert cluster.stdout is not None
+        yield cluster.stdout.readline().strip()
+    finally:
+        cluster.communicate()  # closes its input, at which it ends

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -154,7 +155,9 @@ def test_bootstrap_covers_and_repeats() -> None:
 
 
 def test_student_quantiles() -> None:
-    assert ours.student_quantile(0.95, 9) == pytest.approx(stats.t.ppf(0.975, 9), rel=1e-9)
+    for level, degrees in itertools.product((0.01, 0.6, 0.95, 0.9999), (1, 1.3, 9, 200.5)):
+        expected = stats.t.ppf(0.5 + level / 2, degrees)
+        assert ours.student_quantile(level, degrees) == pytest.approx(expected, rel=1e-9)
     assert ours.student_tail(1.3, 4) == pytest.approx(2 * stats.t.sf(1.3, 4), rel=1e-10)
 
 

@@ -1,12 +1,13 @@
 """Options on the command line: a spec's fields as options and back, and lists with commas."""
 
 import argparse
+import contextlib
 import dataclasses
 import inspect
 import textwrap
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from mindgap.cli.parser import Parser
@@ -188,6 +189,27 @@ def _help(field: dataclasses.Field[Any]) -> str:
     text = str(field.metadata.get("help", "")) + (f"; {allowed(field.metadata)}" if limits else "")
     default = "" if field.default is dataclasses.MISSING else f" (default {field.default})"
     return (text + default).replace("%", "%%")
+
+
+def add_executor(group: Any) -> None:
+    """Add the option that says where trials run."""
+    group.add_argument(
+        "--executor",
+        metavar="WHERE",
+        default="local",
+        help="local, dask:ADDRESS of a scheduler, or ray (local)",
+    )
+
+
+@contextlib.contextmanager
+def executor_of(arguments: argparse.Namespace) -> Iterator[Any]:
+    """Open the executor that ``--executor`` names; None for worker processes of this machine."""
+    from mindgap.runs.executors import named_executor
+
+    if arguments.executor != "local":
+        refuse(arguments, f"--executor {arguments.executor}", "workers")
+    with named_executor(arguments.executor) as executor:
+        yield executor
 
 
 def refuse(arguments: argparse.Namespace, reason: str, *names: str) -> None:

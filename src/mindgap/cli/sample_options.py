@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any
 
-from mindgap.cli.options import numbers
+from mindgap.cli.options import add_executor, numbers
 
 TYPE_CHECKING = False  # as in mindgap/_lazy.py
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ def _add_evaluation(group: Any) -> None:
         metavar="N",
         help="number of evaluations at the same time (one per core)",
     )
+    add_executor(group)
     group.add_argument(
         "--timeout", type=float, metavar="SECONDS", help="kill an evaluation that takes longer"
     )

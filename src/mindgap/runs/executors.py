@@ -5,10 +5,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from mindgap.core import InputError, integer, require, validated
 from mindgap.runs.process import WorkerProcess
+from mindgap.runs.work import one_line
+
+Cluster = TypeVar("Cluster")
 
 
 class AnyFuture(Protocol):
@@ -170,6 +173,10 @@ class RayExecutor:
         future: AnyFuture = self._call.remote(fn, *args).future()
         return future
 
+    def shutdown(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        self._ray.shutdown()
+
 
 def as_executor(executor: Any) -> AnyExecutor:
     """Check that an executor has ``submit``; wrap a Dask client, which would reuse old answers."""
@@ -183,6 +190,53 @@ def as_executor(executor: Any) -> AnyExecutor:
         DaskExecutor(executor) if type(executor).__module__.startswith("distributed.") else executor
     )
     return found
+
+
+@contextlib.contextmanager
+def named_executor(text: str) -> Iterator[AnyExecutor | None]:
+    """Open the executor that a word names, and close it at the end.
+
+    Args:
+        text: ``"local"`` for worker processes of this machine, ``"dask:ADDRESS"`` for the scheduler
+            of a Dask cluster, ``"ray"`` or ``"ray:ADDRESS"`` for a Ray cluster.
+
+    Yields:
+        The executor; None for ``"local"``, which every job makes for itself.
+
+    >>> with named_executor("local") as executor:
+    ...     executor is None
+    True
+    """
+    kind, _, address = text.partition(":")
+    if text == "local":
+        yield None
+    elif kind == "dask" and address:
+        dask = _reached(lambda: DaskExecutor(address), text)
+        try:
+            yield dask
+        finally:
+            dask.client.close()
+    elif kind == "ray":
+        ray = _reached(lambda: RayExecutor(address or None), text)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+    else:
+        raise InputError(
+            f"executor must be local, dask:ADDRESS or ray, got {text!r}. Write for example "
+            "dask:tcp://127.0.0.1:8786."
+        )
+
+
+def _reached(make: Callable[[], Cluster], text: str) -> Cluster:
+    try:
+        return make()
+    except (OSError, ValueError) as error:  # of the address, or of who should answer there
+        raise InputError(
+            f"executor must be a cluster that answers, got {text!r}: {one_line(error)}. Start the "
+            "cluster, or correct the address."
+        ) from error
 
 
 @contextlib.contextmanager

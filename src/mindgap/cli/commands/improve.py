@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mindgap.cli.options import words
+from mindgap.cli.options import add_executor, executor_of, words
 from mindgap.cli.output import check_page, check_writable, note, write, write_json
 
 
@@ -50,6 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="number of worker processes (one per core)"
     )
+    add_executor(parser)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the race (0)")
     parser.add_argument(
         "--report", metavar="PATH", help="write a page here (.html), or .json or .md"
@@ -64,17 +65,19 @@ def run(arguments: argparse.Namespace) -> int:
 
     check_writable(arguments.store)
     check_page(arguments.report, (".html", ".json", ".md"))
-    found = improve(
-        _target(arguments.target),
-        budget=arguments.budget,
-        trainings=arguments.trainings,
-        store=arguments.store,
-        workers=arguments.workers,
-        remedies=words("--remedies", arguments.remedies) or None,
-        holdout=arguments.holdout,
-        seed=arguments.seed,
-        progress=not (arguments.quiet or arguments.json),
-    )
+    with executor_of(arguments) as executor:
+        found = improve(
+            _target(arguments.target),
+            budget=arguments.budget,
+            trainings=arguments.trainings,
+            store=arguments.store,
+            executor=executor,
+            workers=arguments.workers,
+            remedies=words("--remedies", arguments.remedies) or None,
+            holdout=arguments.holdout,
+            seed=arguments.seed,
+            progress=not (arguments.quiet or arguments.json),
+        )
     write_json(found.to_dict()) if arguments.json else write(str(found))
     if arguments.report:
         found.save(arguments.report)

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mindgap.cli.options import add_executor, executor_of, take
 from mindgap.cli.output import check_writable, note, write, write_json
 
 FAMILY = "study"
@@ -28,6 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--workers", type=int, metavar="N", help="number of worker processes (one per core)"
     )
+    add_executor(group)
     group.add_argument(
         "--timeout",
         type=float,
@@ -42,8 +44,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Sweep the trials, print the table, keep the results."""
-    from mindgap.cli.options import take
-
     check_writable(arguments.results)
     study: Any = take(arguments.spec, arguments)
     return _sweep(study.tiny() if arguments.tiny else study, arguments)
@@ -52,14 +52,16 @@ def run(arguments: argparse.Namespace) -> int:
 def _sweep(study: Any, arguments: argparse.Namespace) -> int:
     from mindgap.runs import save_results, sweep
 
-    swept = sweep(
-        study,
-        store=arguments.store,
-        workers=arguments.workers,
-        limit=arguments.limit,
-        timeout=arguments.timeout,
-        progress=not (arguments.quiet or arguments.json),
-    )
+    with executor_of(arguments) as executor:
+        swept = sweep(
+            study,
+            store=arguments.store,
+            executor=executor,
+            workers=arguments.workers,
+            limit=arguments.limit,
+            timeout=arguments.timeout,
+            progress=not (arguments.quiet or arguments.json),
+        )
     if swept.complete:
         write_json(swept.table.to_dict()) if arguments.json else write(str(swept.table))
     if swept.complete and arguments.results:

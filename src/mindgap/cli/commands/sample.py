@@ -24,7 +24,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mindgap.cli.options import refuse, words
+from mindgap.cli.options import executor_of, refuse, words
 from mindgap.cli.output import check_page, check_writable, note, write, write_json
 from mindgap.cli.sample_options import add as add
 from mindgap.cli.sample_options import domain_of, settings_of
@@ -37,24 +37,28 @@ def run(arguments: argparse.Namespace) -> int:
 
     _check(arguments)
     evaluator = _evaluator(arguments)
-    done = sample(
-        evaluator,
-        domain_of(arguments),
-        new=16 if arguments.new is None else arguments.new,
-        rounds=arguments.rounds,
-        known=arguments.data,
-        tell=arguments.tell,
-        ask=arguments.ask,
-        differentiable=arguments.torch,
-        session=arguments.session,
-        columns=Columns(words("--names", arguments.names), words("--outputs", arguments.outputs)),
-        workers=arguments.workers,
-        timeout=arguments.timeout,
-        retries=arguments.retries,
-        progress=not (arguments.quiet or arguments.json),
-        on_error=lambda done: _write(done, arguments) if done.sampler.answers else None,
-        **settings_of(arguments),
-    )
+    with executor_of(arguments) as executor:
+        done = sample(
+            evaluator,
+            domain_of(arguments),
+            new=16 if arguments.new is None else arguments.new,
+            rounds=arguments.rounds,
+            known=arguments.data,
+            tell=arguments.tell,
+            ask=arguments.ask,
+            differentiable=arguments.torch,
+            session=arguments.session,
+            columns=Columns(
+                words("--names", arguments.names), words("--outputs", arguments.outputs)
+            ),
+            executor=executor,
+            workers=arguments.workers,
+            timeout=arguments.timeout,
+            retries=arguments.retries,
+            progress=not (arguments.quiet or arguments.json),
+            on_error=lambda done: _write(done, arguments) if done.sampler.answers else None,
+            **settings_of(arguments),
+        )
     if arguments.tell:
         pending = len(done.sampler.pending)
         note(f"{done.taken} values taken, {done.lost} failures, {pending} points pending.")
