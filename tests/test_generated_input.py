@@ -161,6 +161,13 @@ GIVEN: dict[str, dict[str, Any]] = {
     "Probe": {"measure": Gap()},
     "certify": {"subject": RECIPE, "draws": 10, "epochs": 0},
     "choose_head": {"subject": SUBJECT, "max_weights": (2.0,), "ks": (3,)},
+    "compare": {
+        "subjects": {"a": SUBJECT, "b": SUBJECT},
+        "measures": ["gap"],
+        "bounds": [],
+        "diagnoses": [],
+    },
+    "diagnose": {"subject": SUBJECT, "diagnoses": ["not-finite"]},
     "ensemble": {"recipe": RECIPE, "seeds": [0]},
     "examine": {"subject": SUBJECT, "measures": ["gap"], "bounds": []},
     "explain": {"name": "gap"},
@@ -217,9 +224,9 @@ USED: dict[str, Callable[[Any], object]] = {
 }
 NEEDS_FILES = {"encode", "load_results", "results_page", "save_results"}
 # The package makes these; no user does. They hold what was found, even NaN.
-RECORDS = {"Asked", "Certificate", "Report", "Result", "Sampled", "Sweep"}
+RECORDS = {"Asked", "Certificate", "Finding", "Report", "Result", "Sampled", "Sweep"}
 EMPTY_IS_FINE = {"measures", "bounds", "remedies", "probes", "readings", "classes", "history"} | {
-    *("seeds", "retune"),
+    *("seeds", "retune", "diagnoses", "in_use"),
     *("words", "feature_names", "test_texts", "facts"),
 }
 SIGNED = {"production", "reaction", "low"}

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from mindgap.core import Subject, Which, align, binomial_upper_tail, same_environment, seeded
 from mindgap.ops.evidence.fit import SURE, WORSE, WORSE_FACTOR, WORSE_SHARE, Fit, fit_quality
-from mindgap.ops.evidence.pairs import sign_flip_tail
+from mindgap.ops.evidence.permutation import sign_flip_tail
 from mindgap.ops.evidence.reference import reference
 from mindgap.ops.evidence.rows import components, rows
 

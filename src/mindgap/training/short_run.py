@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from mindgap.core import InputError, Subject, Which, call, same_environment
 from mindgap.core.split import Batch, Inputs
 from mindgap.ops.evidence.calibration import tempered_losses
-from mindgap.ops.evidence.pairs import sign_flip_tail
+from mindgap.ops.evidence.permutation import sign_flip_tail
 
 # Two hundred steps at three times Adam's usual rate tell a net that was stopped early (its loss falls
 # by a third and more) from one that is too small (a tenth and less); a hundred at 1e-3 do not.

@@ -6,7 +6,7 @@ import itertools
 
 import torch
 
-from mindgap.ops.evidence.pairs import sign_flip_tail
+from mindgap.ops.evidence.permutation import sign_flip_tail
 
 
 def test_is_never_below_the_exact_p_value() -> None:

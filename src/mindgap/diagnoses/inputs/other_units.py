@@ -20,8 +20,8 @@ from mindgap.core import (
 )
 from mindgap.core.diagnosis import Severity
 from mindgap.ops.evidence.inputs import channel_name, channels, is_single, outputs_on
-from mindgap.ops.evidence.pairs import sign_flip_tail
 from mindgap.ops.evidence.passes import errors_of
+from mindgap.ops.evidence.permutation import sign_flip_tail
 from mindgap.ops.evidence.rows import Rows, rows
 from mindgap.ops.evidence.two_sample import kolmogorov
 from mindgap.ops.evidence.units import (

@@ -22,9 +22,9 @@ from mindgap.core import (
     seeded,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.ops.evidence.pairs import sign_flip_tail
 from mindgap.ops.evidence.passes import constant_loss, unlike, unseen
 from mindgap.ops.evidence.perceptron import with_layer
+from mindgap.ops.evidence.permutation import sign_flip_tail
 from mindgap.training.fit import fit
 
 SAMPLES, BATCH = 2_000, 250  # training samples of the new statistics, and per batch

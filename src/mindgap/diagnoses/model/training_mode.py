@@ -21,9 +21,9 @@ from mindgap.core import (
     mean_interval,
     seeded,
 )
-from mindgap.ops.evidence.pairs import sign_flip_tail
 from mindgap.ops.evidence.passes import errors_of, pass_over, some_places, unlike, unseen
 from mindgap.ops.evidence.perceptron import with_layer
+from mindgap.ops.evidence.permutation import sign_flip_tail
 from mindgap.training.fit import fit
 
 PASSES = 4  # in training mode, whose mean error is taken: dropout is random

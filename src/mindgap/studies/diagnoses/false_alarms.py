@@ -4,7 +4,17 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from mindgap.core import Bar, Record, Series, Study, Table, Trial, option, proportion_interval
+from mindgap.core import (
+    Bar,
+    Record,
+    Series,
+    Study,
+    Table,
+    Trial,
+    choice,
+    option,
+    proportion_interval,
+)
 from mindgap.core.chart.numbers import round_down, round_up
 from mindgap.diagnoses.diagnose import Diagnosed, diagnose
 from mindgap.studies.diagnoses.healthy import HEALTHY
@@ -34,12 +44,19 @@ class FalseAlarms(Study):
     first: int = option(1000, help="first seed; thresholds were set on seeds below 1000", low=0)
     sources: str = option("", help="sources, separated by a semicolon; all if empty")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self._names():
+            choice("sources", name, HEALTHY)
+
+    def _names(self) -> list[str]:
+        return self.sources.split("; ") if self.sources else list(HEALTHY)
+
     def trials(self) -> Sequence[Trial]:
         """One subject per source and seed."""
-        names = self.sources.split("; ") if self.sources else list(HEALTHY)
         return [
             Trial(parameters={"source": name}, seed=self.first + seed)
-            for name in names
+            for name in self._names()
             for seed in range(self.seeds)
         ]
 

@@ -3,7 +3,19 @@
 from collections.abc import Sequence
 from typing import Any, Self, cast
 
-from mindgap.core import Bar, Diagnosis, Kind, Record, Series, Study, Table, Trial, catalog, option
+from mindgap.core import (
+    Bar,
+    Diagnosis,
+    Kind,
+    Record,
+    Series,
+    Study,
+    Table,
+    Trial,
+    catalog,
+    choice,
+    option,
+)
 from mindgap.diagnoses.diagnose import diagnose
 from mindgap.studies.diagnoses.false_alarms import told
 from mindgap.studies.diagnoses.healthy import healthy_recipe
@@ -45,6 +57,11 @@ class PlantedProblems(Study):
     first: int = option(500, help="first seed", low=0)
     only: str = option("", help="names of diagnoses, separated by a semicolon; all if empty")
     weak: bool = option(True, help="plant the weaker problems too")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.only.split("; ") if self.only else ():
+            choice("only", name, catalog("diagnosis"))
 
     def trials(self) -> Sequence[Trial]:
         """Every diagnosis with every kind of inputs that it can be planted in."""
