@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from mindgap.core import InputError, Subject, Which
+from mindgap.ops.evidence.copies.twins import has_twin
 from mindgap.ops.evidence.reference import reference
 from mindgap.ops.evidence.rows import rows
-from mindgap.ops.evidence.twins import has_twin
 
 BINS = 10  # of the reference's margin; more only thin out the strata
 STRATUM = 30  # samples per stratum on average; smaller strata hold too few of either split
@@ -18,7 +18,7 @@ LEAST = 50  # different samples per split below which nothing can be said
 
 
 @dataclasses.dataclass(frozen=True)
-class Marks:
+class _Marks:
     """How strongly the reference predictor contradicts every sample of both splits.
 
     Args:
@@ -41,7 +41,7 @@ class Marks:
 
 
 @dataclasses.dataclass(frozen=True)
-class Contradicted(Marks):
+class Contradicted(_Marks):
     """Marks, and which samples they belong to.
 
     Args:
@@ -95,7 +95,7 @@ def _contradicted(subject: Subject) -> Contradicted:
     )
 
 
-def _of_classes(scores: Tensor, targets: Tensor) -> Marks:
+def _of_classes(scores: Tensor, targets: Tensor) -> _Marks:
     """Score labels by the rank of the given class among all, at this margin of the first."""
     given, classes = targets.argmax(1), scores.shape[1]
     own = scores.gather(1, given[:, None])
@@ -113,7 +113,7 @@ def _of_classes(scores: Tensor, targets: Tensor) -> Marks:
     # of the bins shares a floor.
     floor = torch.maximum(missed, missed[BINS // 2 :].mean())
     weight = (1 - missed * classes / (classes - 1)).clamp_min(0.05) / (floor * (1 - floor))
-    return Marks(
+    return _Marks(
         scores=(wrong / share).flatten()[cell] - 1,
         rate_scores=(weight[bins] * (group > 0)),
         noise=(weight * (1 - missed / (classes - 1)))[bins],
@@ -129,7 +129,7 @@ def _grouped(ranks: Tensor) -> Tensor:
     return torch.where(ranks < 3, ranks, (ranks - 1).clamp_min(1).double().log2().long() + 2)
 
 
-def _of_numbers(scores: Tensor, targets: Tensor) -> Marks:
+def _of_numbers(scores: Tensor, targets: Tensor) -> _Marks:
     """Score targets by the size of the residual, against that of targets of other samples."""
     scale = targets.std(0).clamp_min(1e-12)
     size = ((targets - scores) / scale).norm(dim=1)
@@ -148,7 +148,7 @@ def _of_numbers(scores: Tensor, targets: Tensor) -> Marks:
     strata = _binned(level, torch.arange(1, few) / few)
     noise = (drawn * ratio).sum().expand(len(size))
     nothing = torch.full_like(strata, -1)
-    return Marks(ratio[cell], ratio[cell], noise, strata, size, nothing, nothing)
+    return _Marks(ratio[cell], ratio[cell], noise, strata, size, nothing, nothing)
 
 
 def _binned(values: Tensor, levels: Tensor) -> Tensor:

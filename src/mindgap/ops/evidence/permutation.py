@@ -16,7 +16,7 @@ TINY = 1e-300  # no p-value is zero
 
 
 @dataclasses.dataclass(frozen=True)
-class Excess:
+class _Excess:
     """Sums of scores over some of the samples, against all ways to choose these at random.
 
     Args:
@@ -57,7 +57,7 @@ def _tail(difference: float, variance: float, skewness: float) -> float:
     return max(float(found), TINY)
 
 
-def excess(scores: Tensor, chosen: Tensor, strata: Tensor) -> Excess:
+def excess(scores: Tensor, chosen: Tensor, strata: Tensor) -> _Excess:
     """Compare the sum of scores over the chosen samples with that of random ones per stratum.
 
     Args:
@@ -91,4 +91,4 @@ def excess(scores: Tensor, chosen: Tensor, strata: Tensor) -> Excess:
     variance = torch.where(variance > 1e-12 * scores.square().sum(0), variance, 0.0)
     cubes = third @ summed(apart**3, strata)
     difference = summed(apart[chosen], strata[chosen]).sum(0)
-    return Excess(difference, variance, cubes / variance.clamp_min(1e-300) ** 1.5)
+    return _Excess(difference, variance, cubes / variance.clamp_min(1e-300) ** 1.5)
