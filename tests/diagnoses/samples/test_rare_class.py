@@ -61,6 +61,19 @@ def test_the_p_value_is_fishers() -> None:
     assert finding.suspects.index == list(range(190, 200))
 
 
+def test_the_p_value_counts_errors() -> None:
+    y = torch.tensor([0] * 380 + [1] * 20)
+    x = y[:, None].float()
+    x[388:], x[:10] = 0, 1
+    net = nn.Linear(1, 2)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[-1.0], [1.0]]))
+        net.bias.copy_(torch.tensor([0.5, -0.5]))
+    finding = RareClass()(Subject(net, "cross_entropy", (x, y), (x, y)))
+    exact = stats.fisher_exact([[12, 8], [10, 370]], "greater").pvalue
+    assert finding.p_value == pytest.approx(exact, rel=1e-6)
+
+
 def test_a_rare_class_that_is_predicted_right_is_fine() -> None:
     y = torch.tensor([0] * 190 + [1] * 10)
     net = nn.Linear(1, 2)

@@ -14,9 +14,9 @@ from mindgap.core import (
     Subject,
     Suspects,
 )
+from mindgap.ops.evidence.copies.twins import input_hashes
 from mindgap.ops.evidence.shown import gallery
 from mindgap.ops.evidence.spoiled import some
-from mindgap.ops.evidence.twins import input_hashes
 from mindgap.ops.samples import in_words
 from mindgap.training.fit import fit
 

@@ -16,12 +16,17 @@ from mindgap.core import (
     Which,
     proportion_interval,
 )
-from mindgap.ops.evidence.copy_counts import EQUAL_TARGETS, TINY_CHANGES, CopyCount, copy_counts
-from mindgap.ops.evidence.near_copies import CopySearch, Nearest
+from mindgap.ops.evidence.copies.copy_counts import (
+    EQUAL_TARGETS,
+    TINY_CHANGES,
+    CopyCount,
+    copy_counts,
+)
+from mindgap.ops.evidence.copies.near_copies import CopySearch, Nearest
+from mindgap.ops.evidence.copies.twins import has_twin
 from mindgap.ops.evidence.rows import rows
 from mindgap.ops.evidence.shown import gallery
 from mindgap.ops.evidence.spoiled import some
-from mindgap.ops.evidence.twins import has_twin
 from mindgap.ops.overlap import shared_samples
 from mindgap.ops.samples import in_words
 from mindgap.training.fit import fit

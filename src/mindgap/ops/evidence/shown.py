@@ -29,6 +29,7 @@ def gallery(
         title: What the samples have in common.
         caption: What the facts mean.
 
+    >>> import torch
     >>> data = (torch.eye(3), torch.tensor([0, 1, 0]))
     >>> subject = Subject(torch.nn.Linear(3, 2), "cross_entropy", data)
     >>> print(gallery(subject, "train", torch.tensor([2]), {"label": ["0"]}, title="Look"))

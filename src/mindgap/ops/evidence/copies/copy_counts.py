@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mindgap.core import Subject, Which, hypergeometric_tail
-from mindgap.ops.evidence.near_copies import Nearest
+from mindgap.ops.evidence.copies.near_copies import Nearest
 from mindgap.ops.evidence.permutation import excess
 from mindgap.ops.evidence.rows import rows
 from mindgap.ops.overlap import CHANCE_SAMPLES, shared_samples
