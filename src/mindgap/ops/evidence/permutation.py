@@ -92,7 +92,6 @@ def excess(scores: Tensor, chosen: Tensor, strata: Tensor) -> _Excess:
     cubes = third @ summed(apart**3, strata)
     difference = summed(apart[chosen], strata[chosen]).sum(0)
     return _Excess(difference, variance, cubes / variance.clamp_min(1e-300) ** 1.5)
-<<<<<<< HEAD
 
 
 def sign_flip_tail(differences: Tensor) -> float:
@@ -111,5 +110,3 @@ def sign_flip_tail(differences: Tensor) -> float:
     values = differences.detach().double()
     total, squares = float(values.sum()), float(values.square().sum())
     return math.exp(-total * total / (2 * squares)) if total > 0 else 1.0
-=======
->>>>>>> main
