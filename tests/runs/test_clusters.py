@@ -52,13 +52,22 @@ def test_a_dask_worker_is_killed_in_the_middle(toy: ModuleType, tmp_path: Path) 
 
 
 @pytest.mark.cluster
-def test_ray_gives_the_same_records(toy: ModuleType, tmp_path: Path) -> None:
+def test_a_ray_worker_is_killed_in_the_middle(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("ray", reason="needs Ray: run `make test-cluster`")
-    log = tmp_path / "log.txt"
+    paths = filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))  # workers find the toy there
+    log, killed = tmp_path / "log.txt", list[int]()
+    killer = threading.Thread(target=_kill_one, args=(log, killed))
     with named_executor("ray") as executor:
         assert isinstance(executor, RayExecutor)
+        killer.start()
         found = _swept(toy, log, executor)
+    killer.join()
     assert os.getpid() not in _pids(log)
+    assert not alive(killed[0])
+    assert len(_pids(log)) > 12, "the trial that was lost ran again"
     assert found == _swept(toy, tmp_path / "local.txt", None)
 
 

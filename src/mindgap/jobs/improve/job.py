@@ -17,7 +17,7 @@ from mindgap.runs.sweep import default_store
 from mindgap.training.race.arm import baseline
 from mindgap.training.race.plan import PILOT, affordable, as_seconds, make_plan
 
-TRAININGS = 200  # the default: power .85 at a gain of two standard deviations of a seed
+TRAININGS = 200  # the default; see the study simulated-races for what it finds
 
 _MOST, _LARGEST_SEED = 100_000, 1_000_000
 
