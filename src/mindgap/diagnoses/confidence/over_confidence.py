@@ -19,7 +19,7 @@ from mindgap.training.fit import fit
 HOT = 1.5  # a temperature that is worth applying
 # Training on a loss drives the temperature of the training data below one, because larger logits
 # still lower it: 0.01 to 0.75 in 91 healthy nets. Above, something else has scaled the logits.
-TRAINING_HOT = 1.0
+TRAINING_HOT = 1.05
 GAIN = 0.1  # of the loss, that the temperature must save on samples it was not fitted on
 FEWEST = 50  # samples below which a calibration says nothing
 ERRS = 0.004  # share of training errors that a plant needs: who is always right is never too sure
