@@ -94,3 +94,16 @@ def test_regression_keeps_the_units_of_the_targets() -> None:
     y = 100 + 10 * x
     made = Subject(nn.Linear(1, 1), "mse", (x[::2], y[::2]), (x[1::2], y[1::2]))
     assert float(reference(made).errors("test").mean()) < 1.0
+
+
+@pytest.mark.parametrize("count", [30, 60, 120])
+def test_is_honest_where_features_outnumber_samples(count: int) -> None:
+    """An interpolating ridge leaves residuals of rounding size, which must not look like a fit."""
+    random = torch.Generator().manual_seed(count)
+    x = torch.randn(count + 500, 40, generator=random)
+    y = torch.randint(3, (count + 500,), generator=random)
+    noise = Subject(
+        nn.Linear(40, 3), "cross_entropy", (x[:count], y[:count]), (x[count:], y[count:])
+    )
+    found = reference(noise)
+    assert float(found.errors("train").mean()) > 0.4

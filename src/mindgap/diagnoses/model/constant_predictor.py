@@ -56,7 +56,6 @@ class ConstantPredictor(Diagnosis):
     explains = frozenset(
         {
             "ignored-class",
-            "learning-rate-too-low",
             "over-confidence",
             "rare-class",
             "too-small",

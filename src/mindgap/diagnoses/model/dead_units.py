@@ -59,7 +59,6 @@ class DeadUnits(Diagnosis):
         {
             "constant-predictor",
             "ignored-class",
-            "learning-rate-too-low",
             "rare-class",
             "too-small",
             "under-confidence",

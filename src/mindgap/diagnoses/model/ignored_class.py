@@ -78,9 +78,7 @@ class IgnoredClass(Diagnosis):
             "over-confidence",
             "over-fitting",
             "rare-class",
-            "too-small",
             "under-confidence",
-            "under-trained",
         }
     )
 

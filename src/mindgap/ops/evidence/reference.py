@@ -19,6 +19,9 @@ from mindgap.ops.evidence.rows import components, rows, spectra
 FEATURES = 600  # random Fourier features; 2,000 lower the error by a tenth and cost ten times more
 BANDWIDTH = 0.5  # of the median distance of two samples
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # the best by leave-one-out error is taken
+# Mean leverage above which residuals are so small that dividing by one minus the leverage loses them
+# to rounding: the fit then seems perfect. The largest ridge is kept in any case.
+LEVERAGE = 0.5
 FILTERS, PATCH, STRIDE = 120, 6, 3  # random whitened patches of color images
 
 
@@ -134,18 +137,23 @@ def _ridge(train: Tensor, test: Tensor, targets: Tensor) -> tuple[Tensor, Tensor
     mean, center = train.mean(0), targets.mean(0)
     centered = train - mean
     powers, basis = torch.linalg.eigh((centered.T @ centered).double())
-    powers, basis = powers.clamp_min(0).float(), basis.float()
-    turned = centered @ basis
-    moments, squares = turned.T @ (targets - center), turned.square()
+    powers, turned = powers.clamp_min(0), centered.double() @ basis
+    moments, squares = turned.T @ (targets - center).double(), turned.square()
     best: tuple[float, Tensor, Tensor] | None = None
     for ridge in RIDGES:
         shrunk = 1 / (powers + ridge * len(train) * 0.5)
-        leverage = (squares @ shrunk + 1 / len(train)).clamp_max(0.999)
+        leverage = squares @ shrunk + 1 / len(train)
+        if float(leverage.mean()) > LEVERAGE and ridge != RIDGES[-1]:
+            continue
         weights = shrunk[:, None] * moments
-        left_out = targets - (targets - turned @ weights - center) / (1 - leverage)[:, None]
-        error = float((left_out - targets).square().mean())
+        rest = (targets - turned @ weights - center) / (1 - leverage).clamp_min(1e-6)[:, None]
+        error = float(rest.square().mean())
         if best is None or error < best[0]:
-            best = (error, left_out, (test - mean) @ (basis @ weights) + center)
+            best = (
+                error,
+                (targets - rest).float(),
+                ((test - mean).double() @ (basis @ weights)).float() + center,
+            )
     assert best is not None
     return best[1], best[2]
 
