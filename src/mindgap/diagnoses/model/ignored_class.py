@@ -78,7 +78,9 @@ class IgnoredClass(Diagnosis):
             "over-confidence",
             "over-fitting",
             "rare-class",
+            "too-small",
             "under-confidence",
+            "under-trained",
         }
     )
 

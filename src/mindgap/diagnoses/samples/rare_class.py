@@ -114,7 +114,9 @@ class RareClass(Diagnosis):
         kept = max(2, round(len(mine) * 0.02 ** min(strength, 1.0)))
         keep = torch.ones(len(targets), dtype=torch.bool)
         keep[mine[kept:]] = False
-        return fit(recipe.replace(train=(inputs[keep], targets[keep])), seed=seed).subject()
+        # Fewer samples make fewer steps per epoch; the model must not be under-trained as well.
+        longer = recipe.replace(train=(inputs[keep], targets[keep]), epochs=2 * recipe.epochs)
+        return fit(longer, seed=seed).subject()
 
 
 def _equal(subject: Subject, found: Shares) -> float:
