@@ -62,7 +62,7 @@ def test_a_shift_without_harm_is_a_note() -> None:
     x[:200, 3] += 3
     finding = look(x, y)
     assert finding.severity == "note"
-    assert "input 3 by +1.0" in finding.sentences[1]
+    assert "input 3 (mean +1.0" in finding.sentences[1]
     assert "hardly matters" in finding.sentences[0]
     assert sum(place < 200 for place in finding.suspects.index) > 150
 

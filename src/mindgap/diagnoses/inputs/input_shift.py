@@ -1,5 +1,6 @@
 """Test inputs that do not look like the training inputs."""
 
+import dataclasses
 import math
 
 import torch
@@ -13,7 +14,6 @@ from mindgap.core import (
     Evidence,
     Finding,
     Gallery,
-    Heatmap,
     Histogram,
     Recipe,
     Results,
@@ -25,7 +25,7 @@ from mindgap.core import (
 )
 from mindgap.core.diagnosis import Severity
 from mindgap.ops.evidence.domain import FAMILIAR, DomainTest, domain_test
-from mindgap.ops.evidence.inputs import is_single
+from mindgap.ops.evidence.inputs import input_map, is_single
 from mindgap.ops.evidence.passes import unit
 from mindgap.ops.evidence.rows import rows
 from mindgap.ops.evidence.two_sample import kolmogorov
@@ -203,50 +203,59 @@ def _what(subject: Subject, found: DomainTest) -> tuple[str, ...]:
         return ("The foreign images look inverted: dark and bright are swapped.",) * (alike < -0.5)
     if not train.named:
         return ()
-    moved, p_values = _columns(subject, found)
-    sure = [k for k, p in enumerate(holm(p_values.tolist())) if p < 0.01]
-    sure.sort(key=lambda k: float(p_values[k]))
-    told = ", ".join(f"input {k} by {float(moved[k]):+.2f}" for k in sure[:3])
-    return (f"Moved most, in standard deviations: {told}.",) if sure else ()
+    columns = _columns(subject, found)
+    sure = [k for k, p in enumerate(holm(columns.p_values.tolist())) if p < 0.01]
+    sure.sort(key=lambda k: -float(columns.distances[k]))
+    told = ", ".join(
+        f"input {k} (mean {float(columns.moved[k]):+.2f}, deviation × {float(columns.wider[k]):.2f})"
+        for k in sure[:3]
+    )
+    return (f"Changed most, in standard deviations: {told}.",) if sure else ()
 
 
-def _columns(subject: Subject, found: DomainTest) -> tuple[Tensor, Tensor]:
-    """Return the shift of every column in training deviations, and Kolmogorov–Smirnov p-values."""
+@dataclasses.dataclass(frozen=True)
+class _Columns:
+    """How every column changed: its mean, its deviation, its distribution."""
+
+    moved: Tensor
+    wider: Tensor
+    distances: Tensor
+    p_values: Tensor
+
+
+def _columns(subject: Subject, found: DomainTest) -> _Columns:
     train = rows(subject, "train").values[found.train]
     test = rows(subject, "test").values[found.test]
     spread = train.std(0)
     spread = torch.where(spread > 1e-12, spread, torch.ones_like(spread))
-    return (test.mean(0) - train.mean(0)) / spread, kolmogorov(train, test)[1]
+    moved = (test.mean(0) - train.mean(0)) / spread
+    return _Columns(moved, test.std(0) / spread, *kolmogorov(train, test))
 
 
 def _where(subject: Subject, found: DomainTest) -> tuple[Chart, ...]:
     """Show which inputs moved: a map of an image or a sequence, bars of a table."""
     train, test = rows(subject, "train"), rows(subject, "test")
     if train.named:
-        moved = _columns(subject, found)[0]
-        bars = {f"input {k}": float(value) for k, value in enumerate(moved)}
+        distances = _columns(subject, found).distances
+        bars = {f"input {k}": float(value) for k, value in enumerate(distances)}
         return (
             Bar.of(
                 bars,
                 most=SHOWN,
-                title="How far the test inputs moved",
-                y_label="training standard deviations",
+                title="How much the distribution of every input changed",
+                y_label="distance of Kolmogorov and Smirnov",
             ),
         )
     if not is_single(train) or train.kind not in ("image", "sequence"):
         return ()
     own = train.values[found.train].mean(0)
     other = test.values[found.test[found.foreign]].mean(0)
-    apart = ((other - own) / train.values.std().clamp_min(1e-12)).view(train.shape)
-    seen = apart.mean(0) if train.kind == "image" else apart.flatten(1).T
+    apart = (other - own) / train.values.std().clamp_min(1e-12)
     return (
-        Heatmap(
+        input_map(
+            train,
+            apart,
             title="Foreign-looking test samples minus training samples",
-            x=list(range(seen.shape[1])),
-            y=list(range(seen.shape[0])),
-            z=seen.tolist(),
-            x_label="column" if train.kind == "image" else "step",
-            y_label="row" if train.kind == "image" else "feature",
             z_label="difference of the means, in standard deviations",
             diverging=True,
         ),

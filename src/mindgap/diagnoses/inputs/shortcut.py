@@ -6,20 +6,16 @@ import math
 import torch
 from torch import Tensor
 
-from mindgap.core import (
-    Advice,
-    Bar,
-    Chart,
-    Diagnosis,
-    Evidence,
-    Finding,
-    Heatmap,
-    Recipe,
-    Results,
-    Subject,
-)
+from mindgap.core import Advice, Bar, Chart, Diagnosis, Evidence, Finding, Recipe, Results, Subject
 from mindgap.ops.evidence.association import Lost, lost_relation
-from mindgap.ops.evidence.inputs import channel_name, channels, is_single, outputs_on, unchanneled
+from mindgap.ops.evidence.inputs import (
+    channel_name,
+    channels,
+    input_map,
+    is_single,
+    outputs_on,
+    unchanneled,
+)
 from mindgap.ops.evidence.passes import errors_of
 from mindgap.ops.evidence.rows import Rows, rows
 from mindgap.training.fit import fit
@@ -220,21 +216,10 @@ def _advice(train: Rows, found: Lost) -> Advice:
 
 
 def _charts(train: Rows, found: Lost) -> tuple[Chart, ...]:
-    lost = found.losses.clamp_min(0)
+    lost = found.losses.clamp(0, 1)
     label = "share of the target explained, training minus test"
     if train.kind == "table":
         bars = {f"input {k}": float(value) for k, value in enumerate(lost)}
         return (Bar.of(bars, most=24, title="What inputs lose", y_label=label, percent=True),)
-    shaped = lost.view(train.shape)
-    seen = shaped.amax(0) if train.kind == "image" else shaped.flatten(1).T
-    return (
-        Heatmap(
-            title="Where inputs give the target away in the training data only",
-            x=list(range(seen.shape[1])),
-            y=list(range(seen.shape[0])),
-            z=seen.tolist(),
-            x_label="column" if train.kind == "image" else "step",
-            y_label="row" if train.kind == "image" else "feature",
-            z_label=label,
-        ),
-    )
+    title = "Where inputs give the target away in the training data only"
+    return (input_map(train, lost, title=title, z_label=label),)

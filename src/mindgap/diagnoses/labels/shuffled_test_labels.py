@@ -70,7 +70,6 @@ class ShuffledTestLabels(Diagnosis):
             "wrong-labels",
             "rare-class",
             "ignored-class",
-            "shortcut",
             "over-fitting",
             "late-over-fitting",
             "over-confidence",

@@ -4,8 +4,17 @@ import math
 
 import torch
 
-from mindgap.core import Advice, Evidence, Finding, Mark, Recipe, Results, Subject, option
-from mindgap.diagnoses.training.curve_diagnosis import CurveDiagnosis
+from mindgap.core import (
+    Advice,
+    Diagnosis,
+    Evidence,
+    Finding,
+    Mark,
+    Recipe,
+    Results,
+    Subject,
+    option,
+)
 from mindgap.ops.evidence.curves import baseline_loss, loss_chart, training_losses
 from mindgap.training.fit import fit
 
@@ -18,7 +27,7 @@ CODE = """optimizer.param_groups[0]["lr"] /= 10
 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # before optimizer.step()"""
 
 
-class Diverged(CurveDiagnosis):
+class Diverged(Diagnosis):
     r"""Look for a training loss that exploded or became no number.
 
     Formula: $L_T > 2 \max(L_{const}, \min_t L_t)$, or $L_t \notin \mathbb{R}$ for some $t$

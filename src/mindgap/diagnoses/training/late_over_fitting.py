@@ -6,6 +6,7 @@ from torch import nn
 
 from mindgap.core import (
     Advice,
+    Diagnosis,
     Evidence,
     Finding,
     Interval,
@@ -17,7 +18,6 @@ from mindgap.core import (
 )
 from mindgap.core.diagnosis import Severity
 from mindgap.diagnoses.confidence.over_confidence import noisy_inputs
-from mindgap.diagnoses.training.curve_diagnosis import CurveDiagnosis
 from mindgap.ops.evidence.curves import baseline_loss, loss_chart, turning_point
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.training.fit import fit
@@ -30,7 +30,7 @@ NOTABLE_GAP = 0.02
 WIDTH, NOISE, EPOCHS = 256, 1.5, 250  # of what is planted
 
 
-class LateOverFitting(CurveDiagnosis):
+class LateOverFitting(Diagnosis):
     r"""Look for a loss on unseen data that rose while the training loss fell.
 
     Formula: $\frac{L'_T - \min_t L'_t}{\min_t L'_t}$ with $L'_t$ the loss on validation or test data

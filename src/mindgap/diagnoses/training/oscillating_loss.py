@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from mindgap.core import Advice, Evidence, Finding, Recipe, Results, Subject
-from mindgap.diagnoses.training.curve_diagnosis import CurveDiagnosis
+from mindgap.core import Advice, Diagnosis, Evidence, Finding, Recipe, Results, Subject
 from mindgap.ops.evidence.curves import Course, baseline_loss, course, loss_chart
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
@@ -23,7 +22,7 @@ LEARNED = 0.25
 MISSED = 0.5  # the best late loss, as a share of the last one, that shows bad luck at the end
 
 
-class OscillatingLoss(CurveDiagnosis):
+class OscillatingLoss(Diagnosis):
     r"""Look for a training loss that goes up and down from epoch to epoch.
 
     Formula: $\frac{1}{T/2} \sum_{t > T/2} |L_t - L_{t-1}| > \frac{1}{4} \bar L$, and $L_t > L_{t-1}$

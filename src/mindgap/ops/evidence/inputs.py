@@ -1,11 +1,12 @@
 """Inputs by column or channel, and what the model makes of changed ones."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from mindgap.core import Subject, Which, evaluating
+from mindgap.core import Heatmap, Subject, Which, evaluating
 from mindgap.ops.evidence.rows import Rows, rows
 
 
@@ -63,3 +64,36 @@ def outputs_on(subject: Subject, which: Which, chosen: Tensor, values: Tensor) -
         return torch.cat(
             [subject.forward((part,) if name is None else {name: part}) for part in parts]
         ).detach()
+
+
+def input_map(split: Rows, values: Tensor, **fields: Any) -> Heatmap:
+    """Draw a number per input where the input is: row and column, or step and feature.
+
+    Args:
+        split: Images or sequences.
+        values: One number per input; of several channels of an image the largest in size is drawn.
+        **fields: Other fields of the chart.
+
+    >>> images = Rows(torch.arange(1), torch.zeros(1, 4), (1, 2, 2), "image")
+    >>> print(input_map(images, torch.tensor([1.0, 0, 0, 0]), title="Corner"))
+    Corner
+      0  █░
+      1  ░░
+      from 0 to 1
+    """
+    shaped = values.view(split.shape)
+    sequence = split.kind == "sequence"
+    seen = shaped.flatten(1).T if sequence else _largest(shaped)
+    return Heatmap(
+        x=list(range(seen.shape[1])),
+        # As names, not numbers: the first row of an image is drawn at the top.
+        y=[str(k) for k in range(len(seen))],
+        z=seen.tolist(),
+        x_label="step" if sequence else "column",
+        y_label="feature" if sequence else "row",
+        **fields,
+    )
+
+
+def _largest(shaped: Tensor) -> Tensor:
+    return shaped.gather(0, shaped.abs().argmax(0, keepdim=True))[0]

@@ -20,7 +20,7 @@ TOPS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5)  # shares of the highest scores
 # variance of a cross-fitted statistic is twice that of independent folds, and its tail
 # probability the square root of theirs.
 TWICE = 2.0
-# The counts at six shares and the mean are nested and far from independent. In 26,000 comparisons
+# The counts at six shares and the mean are nested and far from independent. In 28,000 comparisons
 # of equal sources (1 to 200 columns, 60 + 40 to 200 + 2,000 samples) a factor of two gave p < 0.001
 # in at most 0.0013 and p < 0.01 in at most 0.008 of the cases; three leaves a margin.
 TESTS = 3

@@ -24,7 +24,7 @@ from mindgap.training.fit import fit
 class FalseAlarms(Study):
     r"""How often the diagnoses accuse a healthy subject: several data sets, nets and both tasks.
 
-    Formula: $P\left( \exists\, d : \text{finding of } d \text{ is ``wrong''} \mid \text{healthy}
+    Formula: $P\left( \exists\, d : \text{finding of } d \text{ is wrong} \mid \text{healthy}
     \right) \le 0.05$
 
     Reading: Every subject is trained well on a random split of clean data, so each finding of

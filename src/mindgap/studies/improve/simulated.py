@@ -31,7 +31,7 @@ COLUMNS = (
 class SimulatedRaces(Study):
     r"""How often improve is wrong: simulated races with the noise that was measured on real nets.
 
-    Formula: $P(\exists\, a : \text{``}a \text{ helps''}, \, g_a \le 0) \le 0.05$
+    Formula: $P(\exists\, a : a \text{ helps}, \, g_a \le 0) \le 0.05$
 
     Reading: Search, plan and judgment are those of improve; the nets are replaced by draws. Every
     arm has an effect on each sample, on each seed, and on both. Their sizes are those of nets on
