@@ -85,6 +85,7 @@ def test_a_plain_installation_brings_what_the_report_needs(built: Path) -> None:
         "latex2mathml",
         "numpy",
         "plotly",
+        "scipy",
         "torch",
         "tqdm",
     }

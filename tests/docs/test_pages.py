@@ -116,7 +116,7 @@ def test_every_entry_has_a_page(built: Path, path: str) -> None:
 
 
 def family_page(entry: Entry) -> str:
-    plurals = {"remedy": "remedies", "study": "studies"}
+    plurals = {"diagnosis": "diagnoses", "remedy": "remedies", "study": "studies"}
     return f"catalog/{plurals.get(entry.family, entry.family + 's')}.html"
 
 

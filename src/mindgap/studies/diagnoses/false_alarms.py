@@ -42,7 +42,7 @@ class FalseAlarms(Study):
 
     seeds: int = option(20, help="subjects per source", low=1)
     first: int = option(1000, help="first seed; thresholds were set on seeds below 1000", low=0)
-    sources: str = option("", help="sources, separated by a semicolon; all if empty")
+    sources: str = option("all", help="sources, separated by a semicolon and a space, or all")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,7 +50,7 @@ class FalseAlarms(Study):
             choice("sources", name, HEALTHY)
 
     def _names(self) -> list[str]:
-        return self.sources.split("; ") if self.sources else list(HEALTHY)
+        return list(HEALTHY) if self.sources == "all" else self.sources.split("; ")
 
     def trials(self) -> Sequence[Trial]:
         """One subject per source and seed."""

@@ -55,17 +55,22 @@ class PlantedProblems(Study):
 
     seeds: int = option(10, help="subjects per diagnosis and kind of inputs", low=1)
     first: int = option(500, help="first seed", low=0)
-    only: str = option("", help="names of diagnoses, separated by a semicolon; all if empty")
+    only: str = option(
+        "all", help="names of diagnoses, separated by a semicolon and a space, or all"
+    )
     weak: bool = option(True, help="plant the weaker problems too")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in self.only.split("; ") if self.only else ():
+        for name in self._names():
             choice("only", name, catalog("diagnosis"))
+
+    def _names(self) -> list[str]:
+        return list(catalog("diagnosis")) if self.only == "all" else self.only.split("; ")
 
     def trials(self) -> Sequence[Trial]:
         """Every diagnosis with every kind of inputs that it can be planted in."""
-        names = self.only.split("; ") if self.only else list(catalog("diagnosis"))
+        names = self._names()
         strengths = {
             name: (1.0, *([WEAK[name]] if self.weak and name in WEAK else [])) for name in names
         }
