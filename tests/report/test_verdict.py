@@ -7,8 +7,8 @@ from mindgap.core.result import Interval, Result
 from mindgap.core.stats import proportion_interval
 from mindgap.diagnoses import LeakedSamples, OverFitting
 from mindgap.diagnoses.diagnose import Checked
+from mindgap.ops.evidence.curves import turning_point
 from mindgap.report.parts import Card, Facts
-from mindgap.report.verdict.facts import turning_point
 from mindgap.report.verdict.verdict import FIRST_STEPS, KINDS, judge, samples_needed
 from mindgap.report.wording import SPACE
 

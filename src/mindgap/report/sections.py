@@ -5,9 +5,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from mindgap.core import Bar, Line, Mark, Series, proportion_interval
+from mindgap.ops.evidence.curves import series, turning_point
 from mindgap.report import wording
 from mindgap.report.parts import Card, Facts
-from mindgap.report.verdict.facts import series, turning_point
 
 Curves = Sequence[Mapping[str, float]]
 ARMS = ("train", "validation", "test")
