@@ -328,3 +328,10 @@ def test_outputs_that_depend_on_more_than_the_sample_are_noticed(model, told: st
     found = Subject(model, "cross_entropy", (x, y)).instability()
     assert told in found if told else not found
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_history_may_hold_nan_but_only_numbers() -> None:
+    rows = ({"epoch": 1, "train_loss": 0.5}, {"epoch": 2, "train_loss": float("nan")})
+    assert Subject(nn.Linear(4, 3), "cross_entropy", (x, y), history=rows).history == rows
+    with pytest.raises(InputError, match="history must hold numbers, got 'low' as 'train_loss'"):
+        Subject(nn.Linear(4, 3), "cross_entropy", (x, y), history=[{"train_loss": "low"}])

@@ -30,9 +30,9 @@ Stage = Literal[
     "leak",  # test samples come from the training data
     "noisy labels",  # some targets are wrong
     "balance",  # classes or targets are spread differently
-    "test size",  # too little or too often used test data
     "training run",  # what the training curves show
     "fit",  # the model has not learned its training data
+    "test size",  # too little or too often used test data
     "confidence",  # the probabilities are wrong on the training data already
     "over-fitting",  # what is left if nothing above explains the gap
     "robustness",  # the predictions are right, but on the edge
@@ -207,6 +207,17 @@ class Diagnosis(Spec, abc.ABC, abstract=True):
     def missing(self, subject: Subject) -> str:
         """Say why the subject cannot be tested, or an empty string."""
         return missing_part(self.needs, subject)
+
+    def listing(self, name: str = "suspects") -> str:
+        """Return lines of code that list the places of the suspects again.
+
+        Args:
+            name: What the lines call them.
+        """
+        return (
+            f'found = mindgap.diagnose(subject, diagnoses=["{self.name}"])\n'
+            f'{name} = found["{self.name}"].suspects.index'
+        )
 
     def finding(self, sentence: str, severity: Severity = "wrong", **more: Any) -> Finding:
         """Make a finding of this diagnosis."""

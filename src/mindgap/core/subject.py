@@ -1,13 +1,14 @@
 """Subject: a model with its loss and data, whose passes over the data are computed once."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import numbers
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from mindgap.core.calls import call, check_weights, checked_call, fingerprint, instability, values
-from mindgap.core.checks import integer, validated
+from mindgap.core.checks import integer, shown, validated
 from mindgap.core.errors import InputError, NotFiniteError
 from mindgap.core.estimator import as_module
 from mindgap.core.loss import Loss, Task, align, as_loss
@@ -43,7 +44,8 @@ class Subject:
             ``label``, ``targets``, ``target`` and ``y`` that is there.
         name: The title of reports; the class of the model if empty.
         classes: The names of the classes, in the order of their numbers.
-        history: One dict per epoch, as :func:`mindgap.fit` returns it.
+        history: One dict per epoch, as :func:`mindgap.fit` returns it. A loss may be NaN: that is
+            what a run that diverged looks like.
         judged: How many models were compared on these test data, this one included. The best of
             many owes a part of its lead to chance.
         batch_size: How many samples go through the model at once.
@@ -69,7 +71,7 @@ class Subject:
         target: str | None = None,
         name: str = "",
         classes: tuple[str, ...] = (),
-        history: tuple[Mapping[str, float], ...] = (),
+        history: Sequence[Mapping[str, Any]] = (),
         judged: int = 1,
         batch_size: int = 512,
         check_determinism: bool = True,
@@ -82,7 +84,7 @@ class Subject:
         self.name, self.classes, self.history = (
             name or type(model).__name__,
             classes,
-            tuple(history),
+            _checked_history(history),
         )
         self.batch_size, self.judged = integer("batch_size", batch_size), integer("judged", judged)
         self._cache: dict[Hashable, tuple[Hashable, Any]] = {}
@@ -371,6 +373,21 @@ def _check_determinism(split: Split) -> None:
             "augmentation?). Pass the data without augmentation, or check_determinism=False to "
             "accept noise in every number."
         )
+
+
+def _checked_history(history: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, float], ...]:
+    for row in history:
+        wrong = [name for name, value in row.items() if not _is_real(value)]
+        if wrong:
+            raise InputError(
+                f"history must hold numbers, got {shown(row[wrong[0]])} as {wrong[0]!r}. Pass one "
+                'dict of numbers per epoch, such as {"epoch": 1, "train_loss": 0.7}.'
+            )
+    return tuple(history)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _checked_initial(model: nn.Module, initial: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pasting import pasted
 from torch import Tensor, nn
 
 from mindgap.core import Finding, Subject
@@ -61,7 +62,5 @@ def test_found_if_planted_and_only_then(kind: str, task: str) -> None:
 def test_advised_code_leaves_them_out() -> None:
     x, y = torch.tensor([0.0, 0, 1, 2])[:, None], torch.tensor([0, 1, 2, 0])
     finding = look(x, y)
-    scope = {"torch": torch, "diagnosed": {finding.name: finding}}
-    scope |= {"train_inputs": x, "train_targets": y}
-    exec(finding.advice[0].code, scope)
+    scope = pasted(finding, train_inputs=x, train_targets=y)
     assert scope["train_targets"].tolist() == [2, 0]

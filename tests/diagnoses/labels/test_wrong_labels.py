@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import mindgap
 from mindgap.core import Subject
 from mindgap.diagnoses import WrongLabels
 from mindgap.ops.evidence.spoiled import misassigned
@@ -59,7 +60,7 @@ def test_advice_leaves_the_suspects_out() -> None:
     subject = noisy("table", "classification", 0.1)
     finding = WrongLabels()(subject)
     inputs, targets = healthy_recipe("table").train
-    scope = {"torch": torch, "diagnosed": {finding.name: finding}}
+    scope = {"torch": torch, "mindgap": mindgap, "subject": subject}
     scope |= {"train_inputs": inputs, "train_targets": targets}
     exec(finding.advice[0].code, scope)
     assert len(scope["train_targets"]) == len(targets) - len(finding.suspects.index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pasting import pasted
 from torch import Tensor, nn
 
 from mindgap.core import Finding, Subject
@@ -32,9 +33,7 @@ def test_every_leaked_sample_is_traced() -> None:
     assert list(finding.suspects.columns["training sample"]) == list(range(200, 210))
     assert finding.evidence[0].interval.low < 0.1 < finding.evidence[0].interval.high
     assert "guarantee" in finding.sentences[0]
-    scope = {"torch": torch, "diagnosed": {finding.name: finding}}
-    scope |= {"test_inputs": test[0], "test_targets": test[1]}
-    exec(finding.advice[0].code, scope)
+    scope = pasted(finding, test_inputs=test[0], test_targets=test[1])
     assert len(scope["test_inputs"]) == 90
     assert look(train, (scope["test_inputs"], scope["test_targets"])) is None
 

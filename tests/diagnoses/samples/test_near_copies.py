@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pasting import pasted
 from torch import nn
 
 from mindgap.core import Subject
@@ -31,9 +32,7 @@ def test_five_percent_with_noise_are_found_and_traced(kind: str, task: str) -> N
     changed = subject.test.take(torch.arange(len(subject.test))).inputs[0] != recipe.test[0]
     leaked = changed.flatten(1).any(1)
     assert float(leaked[list(finding.suspects.index)].double().mean()) > 0.9
-    scope = {"torch": torch, "diagnosed": {finding.name: finding}}
-    scope |= {"test_inputs": recipe.test[0], "test_targets": recipe.test[1]}
-    exec(finding.advice[0].code, scope)
+    scope = pasted(finding, test_inputs=recipe.test[0], test_targets=recipe.test[1])
     assert len(scope["test_targets"]) == len(recipe.test[1]) - len(finding.suspects.index)
 
 

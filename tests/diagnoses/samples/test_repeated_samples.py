@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pasting import pasted
 from torch import Tensor, nn
 
 from mindgap.core import Finding, Subject
@@ -22,9 +23,7 @@ def test_copies_are_listed_without_the_originals() -> None:
     assert finding.severity == "note"
     assert list(finding.suspects.index) == list(range(900, 1200))
     assert list(finding.suspects.columns["copy of"]) == list(range(300))
-    scope = {"torch": torch, "diagnosed": {finding.name: finding}}
-    scope |= {"train_inputs": x, "train_targets": y}
-    exec(finding.advice[0].code, scope)
+    scope = pasted(finding, train_inputs=x, train_targets=y)
     assert scope["train_inputs"].flatten().tolist() == list(range(900))
 
 

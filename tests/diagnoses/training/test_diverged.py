@@ -21,7 +21,7 @@ def subject_of(*losses: float) -> Subject:
 
 
 @pytest.mark.parametrize(
-    "losses", [(0.3, 0.1, 9.0), (0.3, math.inf, 0.2), (0.3, math.inf), (math.inf,)]
+    "losses", [(0.3, 0.1, 9.0), (0.3, math.nan), (0.3, math.inf, 0.2), (0.3, math.inf), (math.inf,)]
 )
 def test_explosions_are_found(losses: tuple[float, ...]) -> None:
     finding = Diverged()(subject_of(*losses))

@@ -115,7 +115,7 @@ class ContradictorySamples(Diagnosis):
                     "leave them out.",
                     code=""
                     if natural
-                    else f'listed = diagnosed["{self.name}"].suspects.index\n'
+                    else self.listing("listed") + "\n"
                     "keep = torch.ones(len(train_targets), dtype=torch.bool)\n"
                     "keep[list(listed)] = False\n"
                     "train_inputs, train_targets = train_inputs[keep], train_targets[keep]",

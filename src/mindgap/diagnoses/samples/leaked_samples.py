@@ -88,7 +88,7 @@ class LeakedSamples(Diagnosis):
                 Advice(
                     text="Remove these samples from the test data, and split before any copying.",
                     code=(
-                        f'leaked = diagnosed["{self.name}"].suspects.index\n'
+                        self.listing("leaked") + "\n"
                         "keep = torch.ones(len(test_targets), dtype=torch.bool)\n"
                         "keep[list(leaked)] = False\n"
                         "test_inputs, test_targets = test_inputs[keep], test_targets[keep]"

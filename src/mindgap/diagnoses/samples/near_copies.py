@@ -112,7 +112,7 @@ class NearCopies(Diagnosis):
                     text="Remove the listed samples from the test data; split the originals before "
                     "they are augmented, cut or filmed.",
                     code=(
-                        f'copies = diagnosed["{self.name}"].suspects.index\n'
+                        self.listing("copies") + "\n"
                         "keep = torch.ones(len(test_targets), dtype=torch.bool)\n"
                         "keep[list(copies)] = False\n"
                         "test_inputs, test_targets = test_inputs[keep], test_targets[keep]"

@@ -56,7 +56,7 @@ class RepeatedSamples(Diagnosis):
                 Advice(
                     text="Keep one of each, unless the copies are weights on purpose.",
                     code=(
-                        f'copies = diagnosed["{self.name}"].suspects.index\n'
+                        self.listing("copies") + "\n"
                         "keep = torch.ones(len(train_targets), dtype=torch.bool)\n"
                         "keep[list(copies)] = False\n"
                         "train_inputs, train_targets = train_inputs[keep], train_targets[keep]"

@@ -102,7 +102,7 @@ def _advice(diagnosis: Diagnosis, which: Which, listed: int) -> Advice:
     return Advice(
         text=f"Check the {listed:,} listed {split} samples; correct them, or leave them out.",
         code=(
-            f'suspects = diagnosed["{diagnosis.name}"].suspects.index\n'
+            diagnosis.listing() + "\n"
             f"keep = torch.ones(len({which}_targets), dtype=torch.bool)\n"
             "keep[list(suspects)] = False\n"
             f"{which}_inputs, {which}_targets = {which}_inputs[keep], {which}_targets[keep]"
