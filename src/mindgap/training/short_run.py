@@ -77,7 +77,7 @@ def _fall(before: Tensor, after: Tensor) -> float:
     return 1 - float(after.mean()) / max(float(before.mean()), 1e-300)
 
 
-def short_run(subject: Subject, start: Start = "present") -> ShortRun:
+def short_run(subject: Subject, start: Start = "present", times: int = 1) -> ShortRun:
     """Train a copy of the model for a few steps, once per subject.
 
     The copy is in evaluation mode, so that statistics of batches stay and nothing is dropped. The
@@ -87,23 +87,24 @@ def short_run(subject: Subject, start: Start = "present") -> ShortRun:
         subject: With a model that has gradients.
         start: Whether to begin from the present weights or from those before training. The losses
             "before" are those of the present model in either case.
+        times: How many times as many steps to take as usual.
 
     >>> x = torch.linspace(-1, 1, 400)[:, None]
     >>> run = short_run(Subject(nn.Linear(1, 1), "mse", (x, 0.5 * x)))
     >>> run.steps, bool(run.after.mean() < run.before.mean())
     (200, True)
     """
-    return subject.cached(("short run", start), lambda: _short_run(subject, start))
+    return subject.cached(("short run", start, times), lambda: _short_run(subject, start, times))
 
 
 @same_environment()
-def _short_run(subject: Subject, start: Start) -> ShortRun:
+def _short_run(subject: Subject, start: Start, times: int) -> ShortRun:
     random = torch.Generator().manual_seed(0)
     order = torch.randperm(len(subject.train), generator=random)
     held, used = order[: min(HELD, len(order) // 4)], order[min(HELD, len(order) // 4) :]
     tested = _tested(subject, random)
     model = _copy(subject, start)
-    steps, batch = _plan(model, subject, used)
+    steps, batch = _plan(model, subject, used, times)
     picks = used[torch.randint(len(used), (steps, batch), generator=random)]
     _train(model, subject, picks)
     outputs = _outputs(model, subject, "train", held)
@@ -153,7 +154,7 @@ def _copy(subject: Subject, start: Start) -> nn.Module:
     return twin
 
 
-def _plan(model: nn.Module, subject: Subject, used: Tensor) -> tuple[int, int]:
+def _plan(model: nn.Module, subject: Subject, used: Tensor, times: int) -> tuple[int, int]:
     """Return how many steps of how many samples fit into the work.
 
     A forward and a backward pass cost about three forward passes.
@@ -170,7 +171,8 @@ def _plan(model: nn.Module, subject: Subject, used: Tensor) -> tuple[int, int]:
         )
     fitting = (WORK / STEPS - weights) / max(sample, 1.0)
     size = int(min(BATCH, max(SMALL_BATCH, fitting)))
-    return int(min(STEPS, max(LEAST, WORK // (sample * size + weights + 1)))), size
+    most = times * WORK // (sample * size + weights + 1)
+    return int(min(times * STEPS, max(LEAST, most))), size
 
 
 def _like(model: nn.Module) -> Tensor:

@@ -7,6 +7,7 @@ from mindgap.diagnoses.training.under_trained import (
     FALL,
     FEWEST,
     closed,
+    deciding_run,
     fit_evidence,
     loss_bars,
     smaller_fall,
@@ -16,14 +17,13 @@ from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.models.parameters import count
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
-from mindgap.training.short_run import short_run
 
 
 class TooSmall(Diagnosis):
     r"""Look for a model that cannot fit its training data, even if it is trained longer.
 
     Formula: $\frac{1}{n} \sum_i 1[f(x_i) \ne y_i] > \frac{1}{n} \sum_i 1[r_{-i}(x_i) \ne y_i] + 0.02$,
-    and 200 more steps hardly lower the loss
+    and 1,000 more steps hardly lower the loss
 
     Reading: A simple predictor does better on samples that it has not seen than the model does on
     samples that it was trained on, and more steps do not help. The model lacks units, layers or the
@@ -50,7 +50,7 @@ class TooSmall(Diagnosis):
         if not found.under:
             return None
         try:
-            run = short_run(subject)
+            run = deciding_run(subject, found)
         except InputError:  # without gradients, or too large to be small
             return None
         fall = smaller_fall(run)
