@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core.calls import call, check_weights, checked_call, fingerprint, instability, values
-from mindgap.core.checks import integer, shown, validated
-from mindgap.core.errors import InputError, NotFiniteError
+from mindgap.core.checks import integer, validated
+from mindgap.core.errors import InputError, NotFiniteError, shown
 from mindgap.core.estimator import as_module
 from mindgap.core.loss import Loss, Task, align, as_loss
 from mindgap.core.purity import evaluating, preserved

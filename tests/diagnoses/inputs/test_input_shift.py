@@ -108,3 +108,13 @@ def test_wrong_test_labels_are_no_shift_of_the_inputs() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_small_subjects_survive(case: str) -> None:
     InputShift()(CASES[case](torch.float32))
+
+
+def test_a_small_shift_of_all_samples_is_told_by_what_putting_it_back_gains() -> None:
+    x, y = table(3000, seed=5)
+    finding = look(x + torch.tensor([0.4, 0, 0, 0]), y)
+    assert finding.severity == "wrong"
+    assert finding.sentences[0].startswith("The error falls by 1")
+    unused = look(x + torch.tensor([0, 0.4, 0, 0]), y)
+    assert unused.severity == "note"
+    assert unused.sentences[0].endswith("the shift hardly matters to this model.")

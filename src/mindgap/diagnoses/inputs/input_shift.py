@@ -20,15 +20,14 @@ from mindgap.core import (
     Sample,
     Subject,
     Suspects,
-    holm,
     hypergeometric_tail,
 )
 from mindgap.core.diagnosis import Severity
 from mindgap.ops.evidence.domain import FAMILIAR, DomainTest, domain_test
 from mindgap.ops.evidence.inputs import input_map, is_single
+from mindgap.ops.evidence.moved_columns import MovedColumns, gain_of_putting_back, moved_columns
 from mindgap.ops.evidence.passes import unit
 from mindgap.ops.evidence.rows import rows
-from mindgap.ops.evidence.two_sample import kolmogorov
 from mindgap.ops.samples import as_shown, in_words, shown_inputs
 from mindgap.training.fit import fit
 
@@ -41,6 +40,7 @@ MOSTLY = 0.5  # share beyond which too few familiar samples are left to compare 
 # Of the error rate, or of the best constant's loss, that foreign samples cost. MNIST's official test
 # set is foreign by up to 18 %, and its foreign samples cost below 0.0006.
 HARM = 0.005
+_UNIT, _IN_UNITS = " of the best constant's loss", " (in units of the best constant's loss)"
 SHOWN = 12  # samples and columns to show
 
 
@@ -85,6 +85,7 @@ class InputShift(Diagnosis):
             "rare-class",
             "shuffled-test-labels",
             "under-confidence",
+            "wrong-labels",  # contradictions are compared with those of the test data
             "wrong-test-labels",
         }
     )
@@ -100,28 +101,14 @@ class InputShift(Diagnosis):
         p_value = max(found.p_value, 1.0 if plain is None else plain.p_value)
         if p_value > LEVEL:
             return None
-        foreign, familiar, harm, sure = _cost(subject, found)
-        harmful = found.share > LEAST and harm > HARM and sure
-        if found.share > MOSTLY:
-            harmful = _gap(subject) > GAP
-        severity: Severity = "wrong" if harmful else "note"
-        excess = max(float(found.foreign.double().mean()) - (1 - FAMILIAR), 0.0)
-        told = "error" if subject.task != "regression" else "loss"
+        cost = _cost(subject, found)
+        severity: Severity = "wrong" if cost.harmful else "note"
         return self.finding(
             _headline(found.share),
             severity,
             p_value=p_value,
-            evidence=(
-                Evidence(name="foreign test samples, at least", value=found.share, percent=True),
-                Evidence(name="foreign test samples, estimated", value=excess, percent=True),
-                Evidence(name=f"{told} on foreign-looking samples", value=foreign),
-                Evidence(name=f"{told} on familiar samples", value=familiar),
-                Evidence(name="AUC of telling the splits apart", value=found.auc),
-            ),
-            sentences=(
-                _costs(told, foreign, familiar, harmful),
-                *_what(subject, found),
-            ),
+            evidence=_evidence(found, cost),
+            sentences=(_told(cost), *_what(subject, found)),
             advice=_advice(),
             charts=(*_where(subject, found), _scores(found), _gallery(subject, found)),
             suspects=_suspects(subject, found),
@@ -149,26 +136,102 @@ def _headline(share: float) -> str:
     return f"At least {percent} % of the test samples do not look like training samples."
 
 
-def _cost(subject: Subject, found: DomainTest) -> tuple[float, float, float, bool]:
-    """Return errors on foreign and familiar samples, what the excess costs, and if it is sure.
+@dataclasses.dataclass(frozen=True)
+class _Cost:
+    """What the shift costs the model.
+
+    Args:
+        name: ``"error"``, or ``"loss"`` in units of the best constant's.
+        sides: Which samples are compared.
+        values: Their mean errors or losses.
+        harmful: Whether the shift matters to the model.
+        gain: What is gained if moved columns are put back.
+    """
+
+    name: str
+    sides: tuple[str, str]
+    values: tuple[float, float]
+    harmful: bool
+    gain: float = 0.0
+
+
+def _cost(subject: Subject, found: DomainTest) -> _Cost:
+    cost = _of_most(subject) if found.share > MOSTLY else _of_some(subject, found)
+    gain = 0.0 if cost.harmful else _gain(subject, found)
+    return dataclasses.replace(cost, harmful=True, gain=gain) if gain > HARM else cost
+
+
+def _of_most(subject: Subject) -> _Cost:
+    """Compare the splits: hardly any test sample looks familiar."""
+    test, train = (subject.mean_error(which) / unit(subject) for which in ("test", "train"))
+    sides = "the test samples", "the training samples"
+    return _Cost(_name(subject), sides, (test, train), test - train > GAP)
+
+
+def _of_some(subject: Subject, found: DomainTest) -> _Cost:
+    """Compare foreign and familiar test samples.
 
     Unusual samples are harder on healthy data, too. So only as many count as there are beyond the
     twentieth that looks unusual among the training samples.
     """
     places = rows(subject, "test").places[found.test]
     errors = subject.errors("test").detach().cpu()[places].double() / unit(subject)
-    foreign = found.foreign
+    sides = "foreign-looking test samples", "familiar test samples"
+    foreign, mean = found.foreign, float(errors.mean())
     if not 0 < int(foreign.sum()) < len(foreign):
-        return float(errors.mean()), float(errors.mean()), 0.0, True
+        return _Cost(_name(subject), sides, (mean, mean), harmful=False)
     strange, known = errors[foreign], errors[~foreign]
-    excess = max(float(foreign.double().mean()) - (1 - FAMILIAR), 0.0)
-    difference = float(strange.mean() - known.mean())
-    return float(strange.mean()), float(known.mean()), excess * difference, _larger(strange, known)
+    values = float(strange.mean()), float(known.mean())
+    costs = _excess(found) * (values[0] - values[1])
+    harmful = found.share > LEAST and costs > HARM and _larger(strange, known)
+    return _Cost(_name(subject), sides, values, harmful)
 
 
-def _gap(subject: Subject) -> float:
-    """Return how much worse the model is on test than on training data."""
-    return (subject.mean_error("test") - subject.mean_error("train")) / unit(subject)
+def _name(subject: Subject) -> str:
+    return "loss" if subject.task == "regression" else "error"
+
+
+def _excess(found: DomainTest) -> float:
+    return max(float(found.foreign.double().mean()) - (1 - FAMILIAR), 0.0)
+
+
+def _gain(subject: Subject, found: DomainTest) -> float:
+    """Return what the model gains from columns that are put back.
+
+    Where all samples moved a little, none of them looks foreign.
+    """
+    if not rows(subject, "train").named:
+        return 0.0
+    return gain_of_putting_back(subject, found.train, found.test, _columns(subject, found).sure)
+
+
+def _evidence(found: DomainTest, cost: _Cost) -> tuple[Evidence, ...]:
+    percent = cost.name == "error"
+    return (
+        Evidence(name="foreign test samples, at least", value=found.share, percent=True),
+        Evidence(name="foreign test samples, estimated", value=_excess(found), percent=True),
+        *(
+            Evidence(name=f"{cost.name} on {side}", value=value, percent=percent)
+            for side, value in zip(cost.sides, cost.values, strict=True)
+        ),
+        Evidence(name="AUC of telling the splits apart", value=found.auc),
+    )
+
+
+def _told(cost: _Cost) -> str:
+    """Say what the shift costs."""
+    rate = cost.name == "error"
+    if cost.gain:
+        return (
+            f"The {cost.name} falls by {cost.gain:.1%}{'' if rate else _UNIT} if the changed "
+            "columns get the mean and deviation of the training data again."
+        )
+    one, other = (f"{value:.1%}" if rate else f"{value:.3g}" for value in cost.values)
+    end = "." if cost.harmful else ": the shift hardly matters to this model."
+    return (
+        f"The {cost.name} is {one} on {cost.sides[0]} and {other} on {cost.sides[1]}"
+        f"{'' if rate else _IN_UNITS}{end}"
+    )
 
 
 def _larger(one: Tensor, other: Tensor) -> bool:
@@ -176,20 +239,6 @@ def _larger(one: Tensor, other: Tensor) -> bool:
     above = torch.cat([one, other]) > torch.cat([one, other]).mean()
     hits, drawn = int(above[: len(one)].sum()), len(one)
     return hypergeometric_tail(hits, drawn, int(above.sum()), len(above)) < 1e-3
-
-
-def _costs(told: str, foreign: float, familiar: float, harmful: bool) -> str:
-    numbers = (
-        (f"{foreign:.1%}", f"{familiar:.1%}")
-        if told == "error"
-        else (f"{foreign:.3g}", f"{familiar:.3g}")
-    )
-    unit_of = "" if told == "error" else " (in units of the best constant's loss)"
-    end = "." if harmful else ": the shift hardly matters to this model."
-    return (
-        f"The {told}{unit_of} is {numbers[0]} on foreign-looking test samples and {numbers[1]} on "
-        f"familiar ones{end}"
-    )
 
 
 def _what(subject: Subject, found: DomainTest) -> tuple[str, ...]:
@@ -204,32 +253,18 @@ def _what(subject: Subject, found: DomainTest) -> tuple[str, ...]:
     if not train.named:
         return ()
     columns = _columns(subject, found)
-    sure = [k for k, p in enumerate(holm(columns.p_values.tolist())) if p < 0.01]
-    sure.sort(key=lambda k: -float(columns.distances[k]))
     told = ", ".join(
         f"input {k} (mean {float(columns.moved[k]):+.2f}, deviation × {float(columns.wider[k]):.2f})"
-        for k in sure[:3]
+        for k in columns.sure[:3]
     )
-    return (f"Changed most, in standard deviations: {told}.",) if sure else ()
+    return (f"Changed most, in standard deviations: {told}.",) if columns.sure else ()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Columns:
-    """How every column changed: its mean, its deviation, its distribution."""
-
-    moved: Tensor
-    wider: Tensor
-    distances: Tensor
-    p_values: Tensor
-
-
-def _columns(subject: Subject, found: DomainTest) -> _Columns:
-    train = rows(subject, "train").values[found.train]
-    test = rows(subject, "test").values[found.test]
-    spread = train.std(0)
-    spread = torch.where(spread > 1e-12, spread, torch.ones_like(spread))
-    moved = (test.mean(0) - train.mean(0)) / spread
-    return _Columns(moved, test.std(0) / spread, *kolmogorov(train, test))
+def _columns(subject: Subject, found: DomainTest) -> MovedColumns:
+    train, test = rows(subject, "train").values, rows(subject, "test").values
+    return subject.cached(
+        "moved columns", lambda: moved_columns(train[found.train], test[found.test])
+    )
 
 
 def _where(subject: Subject, found: DomainTest) -> tuple[Chart, ...]:
