@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 
 from mindgap.core import Advice, Diagnosis, Evidence, Finding, Recipe, Results, Subject
-from mindgap.ops.evidence.curves import Course, baseline_loss, course, loss_chart
+from mindgap.ops.evidence.curves import Course, baseline_loss, course, describes, loss_chart
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
 
@@ -136,7 +136,7 @@ def unlucky_end(subject: Subject, found: Course) -> bool:
         subject: With its curves.
         found: How the training loss moved.
     """
-    if subject.test is None or not swings(subject, found):
+    if subject.test is None or not swings(subject, found) or not describes(subject):
         return False
     return _had_learned(subject, found) and attainable(subject).under
 
