@@ -3,7 +3,7 @@
 from mindgap.core import Advice, Evidence, Finding, InputError, Recipe, Results, Subject
 from mindgap.diagnoses.training.curve_diagnosis import CurveDiagnosis
 from mindgap.diagnoses.training.oscillating_loss import unlucky_end
-from mindgap.diagnoses.training.under_trained import ERROR
+from mindgap.diagnoses.training.under_trained import ERROR, LONGER
 from mindgap.ops.evidence.curves import (
     Course,
     baseline_loss,
@@ -31,9 +31,9 @@ class LearningRateTooHigh(CurveDiagnosis):
     r"""Look for a run that a short one with smaller steps beats, and whose loss did not fall.
 
     Formula: $\frac{1}{n} \sum_i \ell(f_{200}(x_i), y_i) < 0.95 \cdot \frac{1}{n} \sum_i \ell(f(x_i),
-    y_i)$ with $f_{200}$ after 200 small steps from the initial weights
+    y_i)$ with $f_{200}$ after 200 (or 1,000) small steps from the initial weights
 
-    Reading: The model fits badly, its loss rose or stood still, and two hundred steps of Adam from
+    Reading: The model fits badly, its loss rose or stood still, and a few hundred steps of Adam from
     its initial weights do better than the whole run. So neither the model nor the data are to blame,
     but the steps.
 
@@ -129,8 +129,8 @@ class LearningRateTooHigh(CurveDiagnosis):
 def _better_run(subject: Subject, found: Course, saved: float) -> tuple[ShortRun | None, str]:
     """Return a run of small steps that does better than the whole run, and where it starts."""
     try:
-        if subject.initial is not None:
-            run = short_run(subject, "initial")
+        for times in (1, LONGER) if subject.initial is not None else ():
+            run = short_run(subject, "initial", times)
             if min(run.fall, run.test_fall) > saved:
                 return run, "from the start"
         run = short_run(subject)

@@ -91,40 +91,32 @@ class OscillatingLoss(Diagnosis):
 
     @classmethod
     def plant(cls, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:
-        """Climb the loss in every third epoch, so far that the last one ends near a constant.
-
-        Of several lengths of these steps the one is taken that ends nearest to it.
-        """
+        """Climb the loss in every third late epoch, so far that the last ends near a constant."""
         epochs = 3 * max(recipe.epochs // 2, FEWEST)
-        tried = list[Subject]()
-        for length in _LENGTHS:
-            schedule = _climbing(length)
-            fitted = fit(recipe.replace(schedule=schedule, epochs=epochs), seed=seed)
-            tried.append(fitted.subject())
-            if _from_constant(tried[-1], strength) < NEAR:
+        low, high = _LENGTHS
+        for _ in range(_TRIES):
+            length = math.sqrt(low * high)
+            planted = recipe.replace(schedule=_climbing(length, epochs // 2), epochs=epochs)
+            subject = fit(planted, seed=seed).subject()
+            wanted = _ENDS * strength * baseline_loss(subject)
+            last = subject.history[-1]["train_loss"]
+            if 1 / _NEAR < last / wanted < _NEAR:
                 break
-        return min(tried, key=lambda subject: _from_constant(subject, strength))
+            low, high = (length, high) if last < wanted else (low, length)
+        return subject
 
 
-NEAR = 0.5  # of the logarithm of the last loss, which is near enough
-_LENGTHS = (0.2, 0.3, 0.45, 0.7, 1.0)
+# Lengths of the steps up the loss, as shares of those down, between which the planted one is looked
+# for; the last loss that it should lead to, as a share of a constant output's, and how near it is.
+_LENGTHS, _TRIES, _ENDS, _NEAR = (0.1, 1.5), 8, 0.7, 1.5
 
 
 def _climbing(
-    length: float,
+    length: float, start: int
 ) -> Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LambdaLR]:
     return lambda optimizer: torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda epoch: -length if epoch % 3 == 2 else 1.0
+        optimizer, lambda epoch: -length if epoch >= start and epoch % 3 == 2 else 1.0
     )
-
-
-def _from_constant(subject: Subject, share: float) -> float:
-    """Return how far the last loss is from a share of the baseline's, after a much lower one."""
-    found = course(subject.history)
-    constant = baseline_loss(subject)
-    if found is None or not _had_learned(subject, found) or found.last > 1.8 * constant:
-        return math.inf
-    return abs(math.log(found.last / (0.7 * share * constant)))
 
 
 def unlucky_end(subject: Subject, found: Course) -> bool:
