@@ -231,8 +231,9 @@ def _ordered(found: Sequence[Finding], specs: Sequence[Diagnosis]) -> list[Findi
     for cause in ordered:
         if cause.name in explained or cause.severity == "note":
             continue
-        for name in by_name[cause.name].explains:
-            explained.setdefault(name, cause.name)
+        for name in by_name[cause.name].explains & rank.keys():
+            if rank[name][0] >= rank[cause.name][0]:  # a suspicion explains nothing that is sure
+                explained.setdefault(name, cause.name)
     told = [
         dataclasses.replace(finding, explained_by=explained.get(finding.name, ""))
         for finding in ordered

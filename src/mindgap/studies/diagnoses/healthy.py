@@ -151,8 +151,8 @@ def waves(seed: int, task: str = "classification") -> Recipe:
         train=train,
         test=test,
         loss="cross_entropy" if task == "classification" else "mse",
-        epochs=12,
-        learning_rate=5e-3,
+        epochs=15,
+        learning_rate=3e-3,  # at 5e-3 the loss of one run in ten shoots up in the last epoch
     )
 
 
