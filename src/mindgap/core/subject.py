@@ -12,6 +12,7 @@ from mindgap.core.errors import InputError, NotFiniteError
 from mindgap.core.estimator import as_module
 from mindgap.core.loss import Loss, Task, align, as_loss
 from mindgap.core.purity import evaluating, preserved
+from mindgap.core.recipe import Recipe
 from mindgap.core.split import Batch, DatasetSplit, Inputs, Split, as_split
 
 Which = Literal["train", "test"]
@@ -44,6 +45,9 @@ class Subject:
         name: The title of reports; the class of the model if empty.
         classes: The names of the classes, in the order of their numbers.
         history: One dict per epoch, as :func:`mindgap.fit` returns it.
+        recipe: How the model was trained, for measures that train it again with other data.
+            ``fitted.subject()`` brings it along, unless a remedy was on.
+        seed: The seed with which the recipe gives this model.
         judged: How many models were compared on these test data, this one included. The best of
             many owes a part of its lead to chance.
         batch_size: How many samples go through the model at once.
@@ -70,6 +74,8 @@ class Subject:
         name: str = "",
         classes: tuple[str, ...] = (),
         history: tuple[Mapping[str, float], ...] = (),
+        recipe: Recipe | None = None,
+        seed: int = 0,
         judged: int = 1,
         batch_size: int = 512,
         check_determinism: bool = True,
@@ -85,6 +91,7 @@ class Subject:
             tuple(history),
         )
         self.batch_size, self.judged = integer("batch_size", batch_size), integer("judged", judged)
+        self.recipe, self.seed = recipe, seed
         self._cache: dict[Hashable, tuple[Hashable, Any]] = {}
         self.task: Task = task or self.loss.task or _task_of(self.train)
         if check_determinism:
