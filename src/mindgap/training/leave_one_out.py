@@ -26,7 +26,9 @@ from mindgap.core import (
 from mindgap.ops.models.parameters import vmap_or_loop
 from mindgap.training.ensemble import ensemble
 from mindgap.training.fitted import Fitted
+from mindgap.training.vectorized.block import members_at_once
 
+CACHED = 20_000_000  # bytes of members trained together; with more, activations leave the cache
 AT_ONCE = 4_000_000  # outputs and weights of members that are held together
 
 
@@ -89,6 +91,7 @@ def leave_one_out(subject: Subject, places: Tensor) -> LeftOut:
         [subject.seed] * len(weights),
         sample_weights=weights,
         keep_history=False,
+        block=members_at_once(subject.model, recipe, CACHED),
     )
     stopped = next((member.stopped for member in members if member.stopped), "")
     if stopped:
