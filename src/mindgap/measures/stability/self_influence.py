@@ -25,6 +25,7 @@ from mindgap.ops.curvature.influence import (
     jacobian_rows,
     leverages,
     output_derivatives,
+    removal_rises,
     removal_shifts,
 )
 from mindgap.training.leave_one_out import leave_one_out
@@ -90,7 +91,7 @@ class SelfInfluence(Measure):
             (leverage,) = leverages(rows, count, curvature, [damping])
         except InputError as error:
             raise Undefined(str(error)) from error
-        rises = _rises(subject, removal_shifts(leverage, curvature, gradient))
+        rises = removal_rises(subject, removal_shifts(leverage, curvature, gradient))
         plain = removal_shifts(leverage, curvature, gradient, corrected=False)
         return Estimate(
             value=float(rises.mean()),
@@ -98,7 +99,7 @@ class SelfInfluence(Measure):
             standard_error=standard_error(rises.tolist()),
             terms={
                 "damping": damping,
-                "plain": float(_rises(subject, plain).mean()),
+                "plain": float(removal_rises(subject, plain).mean()),
                 "largest": float(rises.max()),
                 "leverage": float((curvature * leverage.transpose(1, 2)).sum((1, 2)).mean()),
                 **checked,
@@ -123,7 +124,7 @@ class SelfInfluence(Measure):
         def nearest(tried: Sequence[float]) -> tuple[int, Tensor]:
             found = leverages(rows, count, curvature, tried)
             moved = [removal_shifts(leverage, curvature, gradient) for leverage in found]
-            rises = torch.stack([_rises(subject, shifts)[places] for shifts in moved])
+            rises = torch.stack([removal_rises(subject, shifts)[places] for shifts in moved])
             ratios = rises.mean(1).clamp(min=1e-300).log() - retrained.mean().log()
             best = int(ratios.abs().argmin())
             return best, rises[best]
@@ -136,14 +137,6 @@ class SelfInfluence(Measure):
         if len(places) > 2:
             told["rank_correlation"] = spearman(retrained.tolist(), rises.tolist())
         return fine[best], told
-
-
-def _rises(subject: Subject, shifts: Tensor) -> Tensor:
-    """Compute the exact loss at the predicted outputs, minus the present one."""
-    outputs, targets = subject.outputs("train").double(), subject.targets("train")
-    truth = targets.double() if targets.is_floating_point() else targets
-    moved = outputs + shifts.view(outputs.shape)
-    return (subject.loss(moved, truth) - subject.loss(outputs, truth)).detach().cpu()
 
 
 def _gap(subject: Subject) -> dict[str, float]:

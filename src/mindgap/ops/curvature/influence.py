@@ -116,15 +116,15 @@ def leverages(rows: Rows, weights: int, curvature: Tensor, dampings: Sequence[fl
     [0.16666666666666666, 0.6666666666666666]
     """
     samples, outputs = curvature.shape[:2]
+    answers = samples * outputs
+    if answers <= min(weights, LARGEST) and answers * weights <= ENTRIES:
+        return _by_outputs(rows(torch.arange(samples)), curvature, dampings)
     if weights <= LARGEST:
         return _by_weights(rows, weights, curvature, dampings)
-    if samples * outputs > LARGEST or samples * outputs * weights > ENTRIES:
-        raise InputError(
-            f"Influence of all weights needs at most {LARGEST:,} weights or {LARGEST:,} outputs of "
-            f"all samples together, got {weights:,} and {samples * outputs:,}. Choose "
-            "weights='head'."
-        )
-    return _by_outputs(rows(torch.arange(samples)), curvature, dampings)
+    raise InputError(
+        f"Influence of all weights needs at most {LARGEST:,} weights or {LARGEST:,} outputs of all "
+        f"samples together, got {weights:,} and {answers:,}. Choose weights='head'."
+    )
 
 
 def _by_weights(rows: Rows, weights: int, curvature: Tensor, dampings: Sequence[float]) -> Tensor:
@@ -180,3 +180,16 @@ def removal_shifts(
         eye = torch.eye(leverage.shape[1]).to(leverage)
         gradient = torch.linalg.solve(eye - curvature @ leverage, gradient[..., None])[..., 0]
     return (leverage @ gradient[..., None])[..., 0]
+
+
+def removal_rises(subject: Subject, shifts: Tensor) -> Tensor:
+    """Compute the exact loss of every training sample at its moved outputs, minus the present one.
+
+    Args:
+        subject: Model, loss and data.
+        shifts: How much the outputs move.
+    """
+    outputs, targets = subject.outputs("train").double(), subject.targets("train")
+    truth = targets.double() if targets.is_floating_point() else targets
+    moved = outputs + shifts.view(outputs.shape)
+    return (subject.loss(moved, truth) - subject.loss(outputs, truth)).detach().cpu()

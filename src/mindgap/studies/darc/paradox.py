@@ -1,7 +1,6 @@
 """The paradox: models that memorize, sharp minima and unstable algorithms, with a small gap."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -151,7 +150,8 @@ class Paradox(Study):
             title="Sharp, memorizing, unstable and non-robust, with the gap of the true function",
             columns=(
                 *("construction", "scale", "how bad", "least value", "largest value"),
-                *("loss on stored random labels", "largest |gap|", "ε, the gap of f*"),
+                *("loss on stored random labels", "largest variation of the loss in a cell"),
+                *("largest |gap|", "ε, the gap of f*"),
             ),
             rows=rows,
             notes=(
@@ -160,7 +160,8 @@ class Paradox(Study):
                 "Sharpness is the second derivative of the training loss by a, at a minimum. It is "
                 "8 s² times the share of flipped labels.",
                 "Instability is the largest change of a loss over all replacements of one sample, a "
-                "lower bound of β; 4 J. The loss varies as much within 1e-9 of the point.",
+                "lower bound of β: it is 4 J. In a cell of width 1e-9 around the point, the loss varies "
+                "by up to (J + 1)².",
                 "The same class fits random labels exactly when it stores them; that member has a "
                 "gap of 2.",
             ),
@@ -226,13 +227,16 @@ def _row(part: str, scale: float, records: Sequence[Record]) -> tuple[Any, ...]:
         "sharp": ("(i) memorizing class, sharp minimum", "curvature of the training loss"),
         "unstable": ("(ii) unstable, non-robust algorithm", "change by replacing one sample"),
     }[part]
-    stored = [record["memorized"] for record in records] if part == "sharp" else [math.nan]
     return (
         *(name, scale, kind, min(bad), max(bad)),
-        None if part == "unstable" else max(stored),
+        *(_largest(records, key) for key in ("memorized", "variation")),
         max(abs(record["gap"]) for record in records),
         max(record["epsilon"] for record in records),
     )
+
+
+def _largest(records: Sequence[Record], key: str) -> float | None:
+    return max(record[key] for record in records) if key in records[0] else None
 
 
 def _chart(rows: Sequence[tuple[Any, ...]]) -> Line:
@@ -250,6 +254,6 @@ def _chart(rows: Sequence[tuple[Any, ...]]) -> Line:
                 y=[row[place] for row in rows if row[0] == name],
             )
             for name in names
-            for label, place in (("curvature or instability", 4), ("gap", 6))
+            for label, place in (("curvature or instability", 4), ("gap", 7))
         ],
     )
