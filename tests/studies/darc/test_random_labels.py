@@ -28,7 +28,8 @@ def rows(values: list[float | None], limit: float = 0.9) -> list[dict[str, objec
     [
         ([0.1, 0.2, 0.15], [0.95, 1.0, 0.97], "sees it, and is not vacuous for true labels"),
         ([10.0, 11.0, 10.5], [50.0, 52.0, 51.0], "sees it, but is vacuous for both"),
-        ([1.0, 1.0, 1.0], [1.0, 1.0, 1.0], "blind: the same for both"),
+        ([1.0, 1.0, 1.0], [1.0, 1.0, 1.0], "blind: the same vacuous value for both"),
+        ([0.5, 0.5, 0.5], [0.5, 0.5, 0.5], "blind: the same for both"),
         ([5.0, 9.0, 1.0], [6.0, 3.0, 9.0], "blind: no significant difference"),
         ([50.0, 52.0, 51.0], [10.0, 11.0, 10.5], "misled: smaller for random labels"),
         ([0.1, None, 0.1], [0.9, 0.9, 0.9], "undefined"),

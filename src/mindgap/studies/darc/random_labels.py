@@ -48,7 +48,7 @@ class Problem:
 # The second serves bounds that are defined for fewer than a thousand weights only.
 PROBLEMS = (
     Problem("64-64-10, 500 samples", 500, 64, 500, 0.005),
-    Problem("64-12-10, 100 samples", 100, 12, 400, 0.01),
+    Problem("64-12-10, 100 samples", 100, 12, 1000, 0.01),
 )
 
 
@@ -234,13 +234,13 @@ def verdict(pairs: Pairs, p_value: float) -> str:
         return "undefined"
     mean = math.fsum(pairs.differences()) / len(pairs.true)
     size = math.fsum(pairs.values("true")) / len(pairs.true)
+    vacuous = [sum(row["vacuous"] for row in rows) for rows in (pairs.true, pairs.random)]
     if abs(mean) <= SAME * abs(size):
-        return "blind: the same for both"
+        return f"blind: the same {'vacuous value ' if vacuous[0] else ''}for both"
     if p_value > LEVEL:
         return "blind: no significant difference"
     if mean < 0:
         return "misled: smaller for random labels"
-    vacuous = [sum(row["vacuous"] for row in rows) for rows in (pairs.true, pairs.random)]
     if vacuous == [0, len(pairs.random)]:
         return "sees it, and is not vacuous for true labels"
     return "sees it, but is vacuous for both" if vacuous[0] else "sees it in part"
