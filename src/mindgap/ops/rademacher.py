@@ -5,15 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from mindgap.core import (
-    InputError,
-    generator,
-    implements,
-    integer,
-    number,
-    standard_error,
-    validated,
-)
+from mindgap.core import InputError, generator, implements, number, standard_error, validated
 
 
 @implements("K1", cites=("bartlett2002rademacher", "latala1994constant"))
@@ -107,7 +99,7 @@ def sampled_linear_complexity(
 
 def random_signs(draws: int, samples: int, seed: int) -> Tensor:
     """Draw vectors of independent signs, one per row."""
-    shape = integer("draws", draws), samples
+    shape = int(number("draws", draws, 1)), samples
     return 2.0 * torch.randint(0, 2, shape, generator=generator(seed)) - 1
 
 

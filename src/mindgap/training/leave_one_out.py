@@ -24,9 +24,7 @@ from mindgap.core import (
     validated,
 )
 from mindgap.ops.models.parameters import vmap_or_loop
-from mindgap.training.ensemble import ensemble
 from mindgap.training.fitted import Fitted
-from mindgap.training.vectorized.block import members_at_once
 
 CACHED = 20_000_000  # bytes of members trained together; with more, activations leave the cache
 AT_ONCE = 4_000_000  # outputs and weights of members that are held together
@@ -84,6 +82,10 @@ def leave_one_out(subject: Subject, places: Tensor) -> LeftOut:
     >>> leave_one_out(subject, torch.arange(6)).after.shape
     torch.Size([6, 6])
     """
+    # Every examination loads this file, and few train.
+    from mindgap.training.ensemble import ensemble
+    from mindgap.training.vectorized.block import members_at_once
+
     recipe = repeated(subject)
     weights = removal_weights(recipe.weights(subject.train), places, len(subject.train))
     members = ensemble(

@@ -3,19 +3,8 @@
 import torch
 from torch import Tensor
 
-from mindgap.core import (
-    Estimate,
-    Histogram,
-    Measure,
-    Recipe,
-    Subject,
-    Undefined,
-    mean_interval,
-    option,
-    standard_error,
-)
+from mindgap.core import Estimate, Measure, Recipe, Subject, Undefined, option, standard_error
 from mindgap.ops.rademacher import random_signs
-from mindgap.training.ensemble import ensemble
 from mindgap.training.leave_one_out import member_outputs, operations, repeated
 
 MOST_WORK = 3e13  # operations of all trainings, about half an hour of one CPU
@@ -71,23 +60,16 @@ class FittedSigns(Measure):
             value=float(found.mean()),
             status="estimate",
             standard_error=standard_error(found.tolist()),
-            interval=mean_interval(found.tolist()),
             terms={
                 "error_on_signs": float((1 - found).mean() / 2),
                 "smallest": float(found.min()),
                 "largest": float(found.max()),
             },
-            charts=(
-                Histogram.of(
-                    {"sign vectors": found},
-                    bins=10,
-                    title="How well random signs are learned",
-                    x_label="correlation of answers and signs",
-                ),
-            ),
         )
 
     def _answers(self, subject: Subject, signs: Tensor) -> Tensor:
+        from mindgap.training.ensemble import ensemble  # examine loads it only if it trains
+
         members = ensemble(
             both_labels(subject),
             [subject.seed + draw for draw in range(len(signs))],

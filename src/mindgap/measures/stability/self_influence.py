@@ -18,16 +18,8 @@ from mindgap.core import (
     spearman,
     standard_error,
 )
+from mindgap.ops.curvature import influence
 from mindgap.ops.curvature.flat_loss import FlatLoss
-from mindgap.ops.curvature.influence import (
-    Rows,
-    head_rows,
-    jacobian_rows,
-    leverages,
-    output_derivatives,
-    removal_rises,
-    removal_shifts,
-)
 from mindgap.training.leave_one_out import leave_one_out
 
 FLOOR = 1e-3  # below it 1 − leverage goes to zero, and the scale of the estimate to infinity
@@ -84,22 +76,26 @@ class SelfInfluence(Measure):
         """Return the mean, the plain form, the leverage, and the most influential samples."""
         if self.calibrate and subject.recipe is None:
             raise Undefined("needs the recipe that trained it to calibrate, or calibrate = 0")
-        gradient, curvature = output_derivatives(FlatLoss(subject))
+        gradient, curvature = influence.output_derivatives(FlatLoss(subject))
         try:
-            rows, count = (jacobian_rows if self.weights == "all" else head_rows)(subject)
+            rows, count = (
+                influence.jacobian_rows if self.weights == "all" else influence.head_rows
+            )(subject)
             damping, checked = self._damping(subject, rows, count, gradient, curvature)
-            (leverage,) = leverages(rows, count, curvature, [damping])
+            (leverage,) = influence.leverages(rows, count, curvature, [damping])
         except InputError as error:
             raise Undefined(str(error)) from error
-        rises = removal_rises(subject, removal_shifts(leverage, curvature, gradient))
-        plain = removal_shifts(leverage, curvature, gradient, corrected=False)
+        rises = influence.removal_rises(
+            subject, influence.removal_shifts(leverage, curvature, gradient)
+        )
+        plain = influence.removal_shifts(leverage, curvature, gradient, corrected=False)
         return Estimate(
             value=float(rises.mean()),
             status="heuristic",
             standard_error=standard_error(rises.tolist()),
             terms={
                 "damping": damping,
-                "plain": float(removal_rises(subject, plain).mean()),
+                "plain": float(influence.removal_rises(subject, plain).mean()),
                 "largest": float(rises.max()),
                 "leverage": float((curvature * leverage.transpose(1, 2)).sum((1, 2)).mean()),
                 **checked,
@@ -110,7 +106,12 @@ class SelfInfluence(Measure):
         )
 
     def _damping(
-        self, subject: Subject, rows: Rows, count: int, gradient: Tensor, curvature: Tensor
+        self,
+        subject: Subject,
+        rows: influence.Rows,
+        count: int,
+        gradient: Tensor,
+        curvature: Tensor,
     ) -> tuple[float, dict[str, float]]:
         """Return the damping, and how it compares with retraining if it is calibrated."""
         if not self.calibrate:
@@ -122,9 +123,11 @@ class SelfInfluence(Measure):
             raise Undefined("needs removals that raise the loss to calibrate, got a fall")
 
         def nearest(tried: Sequence[float]) -> tuple[int, Tensor]:
-            found = leverages(rows, count, curvature, tried)
-            moved = [removal_shifts(leverage, curvature, gradient) for leverage in found]
-            rises = torch.stack([removal_rises(subject, shifts)[places] for shifts in moved])
+            found = influence.leverages(rows, count, curvature, tried)
+            moved = [influence.removal_shifts(leverage, curvature, gradient) for leverage in found]
+            rises = torch.stack(
+                [influence.removal_rises(subject, shifts)[places] for shifts in moved]
+            )
             ratios = rises.mean(1).clamp(min=1e-300).log() - retrained.mean().log()
             best = int(ratios.abs().argmin())
             return best, rises[best]

@@ -25,14 +25,8 @@ from mindgap.core import (
 from mindgap.measures.stability.leave_one_out_stability import LeaveOneOutStability
 from mindgap.measures.stability.self_influence import SelfInfluence
 from mindgap.nets import MLP
+from mindgap.ops.curvature import influence
 from mindgap.ops.curvature.flat_loss import FlatLoss
-from mindgap.ops.curvature.influence import (
-    jacobian_rows,
-    leverages,
-    output_derivatives,
-    removal_rises,
-    removal_shifts,
-)
 from mindgap.training.fit import fit
 from mindgap.training.leave_one_out import leave_one_out
 
@@ -153,12 +147,12 @@ def problem(samples: int, test_samples: int, seed: int) -> tuple[tuple[Tensor, T
 def _compared(subject: Subject) -> dict[str, float]:
     """Correlate predicted and retrained rises of all samples, with and without correction."""
     own = leave_one_out(subject, torch.arange(len(subject.train))).own.tolist()
-    gradient, curvature = output_derivatives(FlatLoss(subject))
-    (leverage,) = leverages(*jacobian_rows(subject), curvature, [DAMPING])
+    gradient, curvature = influence.output_derivatives(FlatLoss(subject))
+    (leverage,) = influence.leverages(*influence.jacobian_rows(subject), curvature, [DAMPING])
     found = {}
     for name, corrected in (("", True), ("plain_", False)):
-        shifts = removal_shifts(leverage, curvature, gradient, corrected=corrected)
-        rises = removal_rises(subject, shifts).tolist()
+        shifts = influence.removal_shifts(leverage, curvature, gradient, corrected=corrected)
+        rises = influence.removal_rises(subject, shifts).tolist()
         found[f"{name}mean"] = math.fsum(rises) / len(rises)
         found[f"{name}correlation"] = float(np.corrcoef(own, rises)[0, 1])
         found[f"{name}rank"] = spearman(own, rises)
