@@ -53,7 +53,7 @@ def test_takes_the_first_network_on_which_a_bound_is_defined() -> None:
     ]
     assert pairs_of("some", records).problem == PROBLEMS[1].name
     nowhere = pairs_of("some", records[:4])
-    assert nowhere.reason == "too large"
+    assert nowhere.reason == f"on {PROBLEMS[0].name}, too large"
     assert not nowhere.defined
 
 

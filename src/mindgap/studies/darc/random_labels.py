@@ -203,10 +203,13 @@ def pairs_of(name: str, records: Sequence[tuple[Trial, Record]]) -> Pairs:
             ]
             for kind in KINDS
         }
-        reasons = [row["reason"] for row in (*rows["true"], *rows["random"]) if row["reason"]]
+        both = sorted((*rows["true"], *rows["random"]), key=lambda row: row["value"] is not None)
+        reasons = [row["reason"] for row in both if row["reason"]]
         parts = rows["true"], rows["random"], next(iter(reasons), "")
         tried.append(Pairs(name, problem, _overlap(problem), *parts))
-    return next((one for one in tried if one.defined), tried[0])
+    refused = "; ".join(f"on {one.problem}, {one.reason}" for one in tried)
+    nowhere = dataclasses.replace(tried[0], reason=refused)
+    return next((one for one in tried if one.defined), nowhere)
 
 
 def _overlap(problem: str) -> float:
