@@ -83,10 +83,26 @@ def seeded(factory: Callable[[], nn.Module]) -> nn.Module:
         return factory()
 
 
+def repeatable(subject: Subject, widths: tuple[int, ...], dtype: torch.dtype) -> Subject:
+    """The subject with a recipe of its kind, for measures that train again."""
+    subject.recipe = Recipe(
+        model=lambda: MLP(widths=widths, activation="relu").to(dtype),
+        train=subject.train,
+        loss=subject.loss,
+        task=subject.task,
+        optimizer="sgd",
+        learning_rate=0.1,
+        epochs=3,
+        batch_size=4 * SAMPLES,
+    )
+    return subject
+
+
 def mlp_classes(dtype: torch.dtype) -> Subject:
     x, t = inputs(dtype), inputs(dtype, seed=1)
     model, initial = trained(seeded(lambda: MLP(widths=(4, 6, 3), activation="relu")), dtype)
-    return Subject(model, "cross_entropy", (x, labels(x)), (t, labels(t)), initial=initial)
+    subject = Subject(model, "cross_entropy", (x, labels(x)), (t, labels(t)), initial=initial)
+    return repeatable(subject, (4, 6, 3), dtype)
 
 
 def deep_classes(dtype: torch.dtype) -> Subject:
@@ -104,7 +120,8 @@ def deep_classes(dtype: torch.dtype) -> Subject:
 def mlp_regression(dtype: torch.dtype) -> Subject:
     x, t = inputs(dtype), inputs(dtype, seed=1)
     model, initial = trained(seeded(lambda: MLP(widths=(4, 6, 1), activation="relu")), dtype)
-    return Subject(model, "mse", (x, x.sum(1)), (t, t.sum(1)), initial=initial)
+    subject = Subject(model, "mse", (x, x.sum(1)), (t, t.sum(1)), initial=initial)
+    return repeatable(subject, (4, 6, 1), dtype)
 
 
 def one_input(dtype: torch.dtype) -> Subject:
@@ -122,9 +139,10 @@ def many_outputs(dtype: torch.dtype) -> Subject:
 def multilabel(dtype: torch.dtype) -> Subject:
     x, t = inputs(dtype), inputs(dtype, seed=1)
     model, initial = trained(seeded(lambda: MLP(widths=(4, 5, 2), activation="relu")), dtype)
-    return Subject(
+    subject = Subject(
         model, "bce", (x, (x[:, :2] > 0).to(dtype)), (t, (t[:, :2] > 0).to(dtype)), initial=initial
     )
+    return repeatable(subject, (4, 5, 2), dtype)
 
 
 def convolution(dtype: torch.dtype) -> Subject:
@@ -209,7 +227,15 @@ def changed(subject: Subject, change: str) -> Subject:
             layers[1].weight.copy_(layers[1].weight[:, order])
         else:
             raise AssertionError(change)
-    return Subject(model, subject.loss, train, test, initial=subject.initial, task=subject.task)
+    return Subject(
+        model,
+        subject.loss,
+        train,
+        test,
+        initial=subject.initial,
+        task=subject.task,
+        recipe=subject.recipe,
+    )
 
 
 def recipe(**changes: object) -> Recipe:

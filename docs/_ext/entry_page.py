@@ -26,6 +26,7 @@ NEEDS = {
     "classification": "a classification task",
     "gradients": "gradients",
     "history": "the training curves",
+    "recipe": "the recipe that trained it",
 }
 CHANGES = {
     "sample-order": "reordering the samples",

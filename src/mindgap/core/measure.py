@@ -16,7 +16,7 @@ from mindgap.core.result import Interval, Result, Status
 from mindgap.core.spec import Spec
 from mindgap.core.subject import Subject
 
-Need = Literal["test", "initial", "classification", "gradients", "history"]
+Need = Literal["test", "initial", "classification", "gradients", "history", "recipe"]
 Direction = Literal["lower", "higher", "none"]
 Cost = Literal["cheap", "moderate", "expensive"]
 Growth = Literal["", "logarithmic"]
@@ -152,4 +152,6 @@ def missing_part(needs: frozenset[Need], subject: Subject) -> str:
         return f"needs a classification, this is a {subject.task}"
     if "history" in needs and not subject.history:
         return "needs the training curves (history=fitted.history)"
+    if "recipe" in needs and subject.recipe is None:
+        return "needs the recipe of a training without remedies (recipe=… or fitted.subject())"
     return ""

@@ -13,6 +13,7 @@ from mindgap.core.errors import InputError, NotFiniteError, shown
 from mindgap.core.estimator import as_module
 from mindgap.core.loss import Loss, Task, align, as_loss
 from mindgap.core.purity import evaluating, preserved
+from mindgap.core.recipe import Recipe
 from mindgap.core.split import Batch, DatasetSplit, Inputs, Split, as_split
 
 Which = Literal["train", "test"]
@@ -46,6 +47,9 @@ class Subject:
         classes: The names of the classes, in the order of their numbers.
         history: One dict per epoch, as :func:`mindgap.fit` returns it. A loss may be NaN: that is
             what a run that diverged looks like.
+        recipe: How the model was trained, for measures that train it again with other data.
+            ``fitted.subject()`` brings it along, unless a remedy was on.
+        seed: The seed with which the recipe gives this model.
         judged: How many models were compared on these test data, this one included. The best of
             many owes a part of its lead to chance.
         batch_size: How many samples go through the model at once.
@@ -72,6 +76,8 @@ class Subject:
         name: str = "",
         classes: tuple[str, ...] = (),
         history: Sequence[Mapping[str, Any]] = (),
+        recipe: Recipe | None = None,
+        seed: int = 0,
         judged: int = 1,
         batch_size: int = 512,
         check_determinism: bool = True,
@@ -87,6 +93,7 @@ class Subject:
             _checked_history(history),
         )
         self.batch_size, self.judged = integer("batch_size", batch_size), integer("judged", judged)
+        self.recipe, self.seed = recipe, seed
         self._cache: dict[Hashable, tuple[Hashable, Any]] = {}
         self.task: Task = task or self.loss.task or _task_of(self.train)
         if check_determinism:

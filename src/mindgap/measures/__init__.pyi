@@ -17,5 +17,9 @@ from mindgap.measures.data.train_test_overlap import TrainTestOverlap as TrainTe
 from mindgap.measures.margins.margin import Margin as Margin
 from mindgap.measures.norms.distance_from_initialization import DistanceFromInitialization as DistanceFromInitialization
 from mindgap.measures.norms.parameter_norm import ParameterNorm as ParameterNorm
+from mindgap.measures.stability.fitted_signs import FittedSigns as FittedSigns
+from mindgap.measures.stability.leave_one_out_stability import LeaveOneOutStability as LeaveOneOutStability
+from mindgap.measures.stability.rademacher_complexity import RademacherComplexity as RademacherComplexity
+from mindgap.measures.stability.self_influence import SelfInfluence as SelfInfluence
 
 __all__: list[str]

@@ -2,6 +2,9 @@
 from mindgap.studies.batch_size.gap import BatchSizeGap as BatchSizeGap
 from mindgap.studies.certificates.certificates import Certificates as Certificates
 from mindgap.studies.certificates.coverage import CertificateCoverage as CertificateCoverage
+from mindgap.studies.darc.linear_failure import LinearFailure as LinearFailure
+from mindgap.studies.darc.paradox import Paradox as Paradox
+from mindgap.studies.darc.random_labels import RandomLabels as RandomLabels
 from mindgap.studies.diagnoses.false_alarms import FalseAlarms as FalseAlarms
 from mindgap.studies.diagnoses.planted import PlantedProblems as PlantedProblems
 from mindgap.studies.improve.real import DoesImproveHelp as DoesImproveHelp
@@ -12,6 +15,7 @@ from mindgap.studies.pacgen.rescaling import PacgenRescaling as PacgenRescaling
 from mindgap.studies.perturbed.figure6 import PerturbedFigure6 as PerturbedFigure6
 from mindgap.studies.perturbed.mnist import PerturbedMnist as PerturbedMnist
 from mindgap.studies.perturbed.variants import PerturbedVariants as PerturbedVariants
+from mindgap.studies.stability.leave_one_out import LeaveOneOut as LeaveOneOut
 from mindgap.studies.tbs.figure3 import TbsFigure3 as TbsFigure3
 from mindgap.studies.tbs.figure4 import TbsFigure4 as TbsFigure4
 from mindgap.studies.tbs.table4 import TbsTable4 as TbsTable4

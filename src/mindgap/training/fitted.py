@@ -40,6 +40,8 @@ class Fitted:
     def subject(self) -> Subject:
         """Join the trained model to its data, ready to be examined."""
         recipe = self.recipe
+        # Remedies change training in ways that the recipe alone does not repeat.
+        repeatable = not self.remedies and not self.stopped
         names = self.model.state_dict()
         known = all(
             name in self.initial and self.initial[name].shape == value.shape
@@ -56,6 +58,8 @@ class Fitted:
             name=recipe.name,
             classes=recipe.classes,
             history=self.history,
+            recipe=recipe if repeatable else None,
+            seed=self.seed,
         )
 
 

@@ -167,7 +167,7 @@ def _gauss_newton_sums(flat: FlatLoss, point: Tensor, batch: Batch) -> Tensor:
     """Sum the diagonals of JᵀSJ over a batch; S is the loss's Hessian by the outputs."""
 
     def one(inputs: Inputs, roots: Tensor) -> Tensor:
-        _, back, *_ = vjp(lambda at: flat.outputs(at, _single(inputs))[0], point)
+        _, back, *_ = vjp(lambda at: flat.outputs(at, single(inputs))[0], point)
         (rows,) = vmap(back)(roots)
         found: Tensor = rows.square().sum(0)
         return found
@@ -175,12 +175,18 @@ def _gauss_newton_sums(flat: FlatLoss, point: Tensor, batch: Batch) -> Tensor:
     with torch.no_grad():
         outputs = flat.outputs(point, batch.inputs)
     return (
-        vmap_or_loop(one, batch.inputs, _output_roots(flat, outputs, batch.target)).double().sum(0)
+        vmap_or_loop(one, batch.inputs, output_roots(flat, outputs, batch.target)).double().sum(0)
     )
 
 
-def _output_roots(flat: FlatLoss, outputs: Tensor, target: Tensor) -> Tensor:
-    """Factor each sample's Hessian by the outputs into Σ s_k s_kᵀ; negative parts are dropped."""
+def output_roots(flat: FlatLoss, outputs: Tensor, target: Tensor) -> Tensor:
+    """Factor each sample's Hessian by the outputs into Σ s_k s_kᵀ; negative parts are dropped.
+
+    Args:
+        flat: Its loss.
+        outputs: The outputs of some samples.
+        target: Their targets.
+    """
     shape = outputs.shape[1:]
 
     def loss(output: Tensor, truth: Tensor) -> Tensor:
@@ -211,10 +217,11 @@ def _by_blocks(
 
 
 def _alone(flat: FlatLoss, point: Tensor, inputs: Inputs, target: Tensor) -> Tensor:
-    return flat.sum(point, Batch(_single(inputs), target[None], torch.arange(1)))
+    return flat.sum(point, Batch(single(inputs), target[None], torch.arange(1)))
 
 
-def _single(inputs: Inputs) -> Inputs:
+def single(inputs: Inputs) -> Inputs:
+    """Make a batch of one sample."""
     if isinstance(inputs, dict):
         return {name: value[None] for name, value in inputs.items()}
     return tuple(value[None] for value in inputs)

@@ -49,8 +49,8 @@ def _engine_for(problem: Problem) -> Engine:
     raise reason
 
 
-def members_at_once(model: nn.Module, recipe: Recipe) -> int:
-    """Count the members that fit into memory: weights, optimizer, batches and activations."""
+def members_at_once(model: nn.Module, recipe: Recipe, budget: int = _BUDGET) -> int:
+    """Count the members that fit into some bytes: weights, optimizer, batches and activations."""
     train, _ = recipe.splits()
     sample = train.take(torch.arange(1)).inputs
     batch = min(recipe.batch_size, len(train))
@@ -61,7 +61,7 @@ def members_at_once(model: nn.Module, recipe: Recipe) -> int:
         + 3 * len(train)
         + batch * (sum(t.numel() for t in tensors) + 4 * _activations(model, sample))
     )
-    return max(1, _BUDGET // (4 * numbers))
+    return max(1, budget // (4 * numbers))
 
 
 def _activations(model: nn.Module, inputs: Inputs) -> int:

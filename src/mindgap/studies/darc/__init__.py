@@ -1,0 +1,1 @@
+"""Studies of Kawaguchi, Kaelbling and Bengio, "Generalization in deep learning"."""

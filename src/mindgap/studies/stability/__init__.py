@@ -1,0 +1,1 @@
+"""Studies of stability: what training on one sample less changes."""
