@@ -29,9 +29,10 @@ class LinearClassBound(MarginBound, abc.ABC, abstract=True):
         except InputError as error:
             raise Undefined(str(error)) from error
         weight, square = layer.weight.detach().double(), features.double().square().sum(1).mean()
-        if layer.bias is None:
+        bias: Tensor | None = layer.bias
+        if bias is None:
             return weight, float(square)
-        return torch.cat([weight, layer.bias.detach().double()[:, None]], 1), float(square) + 1
+        return torch.cat([weight, bias.detach().double()[:, None]], 1), float(square) + 1
 
     def broken(self, subject: Subject) -> str:
         """Say so if the features were learned."""

@@ -168,8 +168,13 @@ class Chain:
         """
         units, gates = self.shaped(inputs), list[Tensor | None]()
         for step in self.steps:
-            gates.append(step.gate(units) if isinstance(step, Rectifier | Pool) else None)
-            units = units * gates[-1] if isinstance(step, Rectifier) else step(units)
+            gate = None if isinstance(step, Weights) else step.gate(units)
+            gates.append(gate)
+            if isinstance(step, Rectifier):
+                assert gate is not None
+                units = units * gate
+            else:
+                units = step(units)
         return units.flatten(1), gates
 
 

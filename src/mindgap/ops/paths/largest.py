@@ -215,14 +215,17 @@ def _branch_and_bound(starts: _Starts, column: Tensor, budget: float) -> tuple[f
 
 def _with_first_gates(starts: _Starts, coefficients: Tensor) -> Tensor:
     """Bound all paths: later gates let through only the positive, or only the negative parts."""
-    first = starts.gates[0] if starts.gates else torch.ones(len(coefficients), 1).double()
-    limits = [coefficients.sum(0).abs()] if starts.output_biased else []
-    for sign in (1, -1):
-        parts = (sign * coefficients.T[:, None, :] * starts.inputs.T).clamp_min(0)
-        limits.append((parts @ first).amax((1, 2)))
-        own = (sign * coefficients.T).clamp_min(0)
-        limits += [(own @ gate).amax(1) for _, gate in starts.late()]
-    return torch.stack(limits).amax(0)
+    found = torch.zeros(coefficients.shape[1], dtype=torch.double)
+    for columns, rows in _alike(coefficients):
+        own, parts = starts.of_samples(rows), coefficients[rows][:, columns].T
+        first = own.gates[0] if own.gates else torch.ones(len(rows), 1).double()
+        limits = [parts.sum(1).abs()] if own.output_biased else []
+        for signed in (parts, -parts):
+            open_ = (signed[:, None, :] * own.inputs.T).clamp_min(0)
+            limits.append((open_ @ first).amax((1, 2)))
+            limits += [(signed.clamp_min(0) @ gate).amax(1) for _, gate in own.late()]
+        found[columns] = torch.stack(limits).amax(0)
+    return found
 
 
 def _without_gates(chain: Chain, inputs: Tensor, coefficients: Tensor) -> Tensor:
@@ -230,7 +233,7 @@ def _without_gates(chain: Chain, inputs: Tensor, coefficients: Tensor) -> Tensor
     rows = chain.shaped(inputs).flatten(1)
     if any(layer.bias is not None for layer in chain.layers):
         rows = torch.cat([rows, torch.ones(len(rows), 1).double()], 1)
-    limits = [
-        (sign * coefficients.T[:, None, :] * rows.T).clamp_min(0).sum(2).amax(1) for sign in (1, -1)
-    ]
-    return torch.stack(limits).amax(0)
+    up, down = (rows.clamp_min(0), (-rows).clamp_min(0))
+    plus, minus = coefficients.T.clamp_min(0), (-coefficients.T).clamp_min(0)
+    limits = torch.stack([plus @ up + minus @ down, plus @ down + minus @ up])
+    return limits.amax((0, 2))

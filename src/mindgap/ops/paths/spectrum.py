@@ -44,7 +44,8 @@ def largest_eigenvalues(
     if not bool((matrix.diagonal() > 0).any()):
         return torch.zeros(weights.shape[1], dtype=torch.double)  # every path is dead
     if log_paths > math.log(len(matrix)):
-        return _lanczos(matrix, weights, tolerance).clamp_min(0.0)
+        found = _lanczos(matrix, weights, tolerance)
+        return found.clamp_min(0.0)
     return _dense(matrix, weights, log_paths)
 
 
@@ -53,7 +54,7 @@ def _dense(matrix: Tensor, weights: Tensor, log_paths: float) -> Tensor:
     kept = values > RANK * values[-1]
     root = vectors[:, kept] * values[kept].sqrt()
     moments = torch.einsum("ni,nb,nj->bij", root, weights, root)
-    largest = torch.linalg.eigvalsh(moments)[:, -1]
+    largest: Tensor = torch.linalg.eigvalsh(moments)[:, -1]
     # With fewer dimensions than paths the moments have an eigenvalue of zero that root lacks.
     full = math.isclose(math.log(int(kept.sum())), log_paths, abs_tol=1e-9)
     return largest if full else largest.clamp_min(0.0)
