@@ -47,7 +47,7 @@ class DataIndependent(MarginBound):
 
     method = ("K6",)
     cites = ("kawaguchi2017generalization", "mohri2018foundations", "maurer2016vector")
-    invariant_to = frozenset({"sample-order"})
+    invariant_to = frozenset({"sample-order", "relu-rescaling"})
     cost = "moderate"
 
     form: str = option(

@@ -7,15 +7,19 @@ from mindgap.measures.basic.parameter_count import ParameterCount as ParameterCo
 from mindgap.measures.basic.r_squared import RSquared as RSquared
 from mindgap.measures.basic.root_mean_squared_error import RootMeanSquaredError as RootMeanSquaredError
 from mindgap.measures.basic.training_loss import TrainingLoss as TrainingLoss
+from mindgap.measures.basic.vc_as_published import VcAsPublished as VcAsPublished
 from mindgap.measures.basic.worst_class_error import WorstClassError as WorstClassError
 from mindgap.measures.basic.worst_label_error import WorstLabelError as WorstLabelError
 from mindgap.measures.curvature.pacgen import Pacgen as Pacgen
 from mindgap.measures.curvature.pacgen_null import PacgenNull as PacgenNull
+from mindgap.measures.data.data_set_quality import DataSetQuality as DataSetQuality
 from mindgap.measures.data.local_label_variance import LocalLabelVariance as LocalLabelVariance
+from mindgap.measures.data.path_space_limit import PathSpaceLimit as PathSpaceLimit
 from mindgap.measures.data.slope_in_cells import SlopeInCells as SlopeInCells
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap as TrainTestOverlap
 from mindgap.measures.margins.margin import Margin as Margin
 from mindgap.measures.norms.distance_from_initialization import DistanceFromInitialization as DistanceFromInitialization
 from mindgap.measures.norms.parameter_norm import ParameterNorm as ParameterNorm
+from mindgap.measures.robustness.loss_variation_in_cells import LossVariationInCells as LossVariationInCells
 
 __all__: list[str]

@@ -53,24 +53,30 @@ class Window:
             values: Has height and width as its first two dimensions.
         """
         values = self._padded(values)
-        high, wide = (
-            (values.shape[k] - self.dilation[k] * (self.size[k] - 1) - 1) // self.stride[k] + 1
-            for k in (0, 1)
-        )
-        return [
-            values[self._places(0, i, high), self._places(1, j, wide)]
-            for i in range(self.size[0])
-            for j in range(self.size[1])
-        ]
+        return [part for row in self._along(values, 0) for part in self._along(row, 1)]
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Add up what each output sees in its window, along rows and then along columns."""
+        values = self._padded(values)
+        for axis in (0, 1):
+            first, *others = self._along(values, axis)
+            values = first.clone()
+            for part in others:
+                values += part
+        return values
+
+    def _along(self, values: Tensor, axis: int) -> list[Tensor]:
+        span = self.dilation[axis] * (self.size[axis] - 1)
+        count = (values.shape[axis] - span - 1) // self.stride[axis] + 1
+        starts = (offset * self.dilation[axis] for offset in range(self.size[axis]))
+        reach = (count - 1) * self.stride[axis] + 1
+        places = [slice(start, start + reach, self.stride[axis]) for start in starts]
+        return [values[place] if axis == 0 else values[:, place] for place in places]
 
     def _padded(self, values: Tensor) -> Tensor:
         up, left = self.padding
         flat = [0, 0] * (values.ndim - 2)
         return functional.pad(values, [*flat, left, left, up, up]) if up or left else values
-
-    def _places(self, axis: int, offset: int, count: int) -> slice:
-        first = offset * self.dilation[axis]
-        return slice(first, first + (count - 1) * self.stride[axis] + 1, self.stride[axis])
 
 
 @dataclasses.dataclass(frozen=True)

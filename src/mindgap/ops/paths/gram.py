@@ -11,6 +11,7 @@ from mindgap.core import implements
 from mindgap.ops.paths.chain import Chain, Pool, Rectifier, Weights
 
 NUMBERS = 2**24  # inner products that are in memory at once
+CACHED = 2**20  # the same, at places of images, which pass many small steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,8 @@ def gram(chain: Chain, inputs: Tensor) -> Gram:
     torch.Size([2, 2])
     """
     count = len(inputs)
-    size = max(1, NUMBERS // (_most_places(chain) * max(count, 1)))
+    places = most_places(chain)
+    size = max(1, (NUMBERS if places == 1 else CACHED) // (places * max(count, 1)))
     _, gates = chain.run(inputs)
     whole = _features(chain, inputs, gates, slice(None))
     parts = [
@@ -77,7 +79,7 @@ def squared_norms(chain: Chain, inputs: Tensor) -> Gram:
     return Gram(found.matrix.flatten(), found.log_scale)
 
 
-def _most_places(chain: Chain) -> int:
+def most_places(chain: Chain) -> int:
     """Return the largest number of places, times places in a pooling window, of any step."""
     units, most, window = torch.zeros(1, *chain.shape, dtype=torch.double), 1, 1
     for step in chain.steps:
@@ -149,8 +151,7 @@ def _arriving(step: Weights, products: Tensor) -> Tensor:
     """Add up the products of all paths that arrive at a unit of the layer."""
     if step.window is None:
         return products.sum((0, 1, 2), keepdim=True)
-    first, *others = step.window.slices(products.sum(0))
-    return sum(others, first)[None]
+    return step.window.sums(products[0] if len(products) == 1 else products.sum(0))[None]
 
 
 def _open(inner: Tensor, channels: int, samples: int) -> Tensor:

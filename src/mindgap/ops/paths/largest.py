@@ -2,6 +2,7 @@
 
 import dataclasses
 import heapq
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -12,6 +13,8 @@ from mindgap.ops.paths.chain import Chain, Rectifier, Weights
 
 BLOCK = 2**22  # numbers of a block of paths
 DOUBLE = 2e9  # multiplications up to which double precision is used
+SEARCH = 1e4  # multiplications in a block in the time of one in a search
+NODE, ENTRY = 1e7, 400  # multiplications in the time of a step of a search, and per number in it
 BUDGET = 4e11  # multiplications; about ten seconds in single precision
 
 
@@ -84,15 +87,29 @@ def path_bound(chain: Chain, inputs: Tensor, coefficients: Tensor) -> Tensor:
     return _with_first_gates(_Starts.of(chain, layers, inputs), coefficients)
 
 
+def path_cost(chain: Chain, inputs: Tensor, coefficients: Tensor) -> float:
+    """Return the multiplications that exact sums take, more where a search would take them.
+
+    Args:
+        chain: The network; behind convolutions there is no exact search.
+        inputs: The samples.
+        coefficients: c, one row per sample and one column per sum.
+    """
+    layers = _dense_layers(chain)
+    if layers is None:
+        return math.inf
+    starts = _Starts.of(chain, layers, inputs)
+    # A search looks at fewer paths, but one by one.
+    return starts.cost(coefficients) * (SEARCH if len(starts.gates) > 2 else 1)
+
+
 def _dense_layers(chain: Chain) -> list[Weights] | None:
     """Return the layers of a dense network with a gate between any two, or None."""
-    *body, last = chain.steps
-    weights, gates = body[::2], body[1::2]
-    kinds = all(isinstance(step, Weights) for step in [*weights, last]) and all(
-        isinstance(step, Rectifier) for step in gates
-    )
-    layers = chain.layers
-    return layers if kinds and all(layer.window is None for layer in layers) else None
+    layers, gates = chain.steps[::2], chain.steps[1::2]
+    dense = [step for step in layers if isinstance(step, Weights) and step.window is None]
+    gated = all(isinstance(step, Rectifier) for step in gates)
+    whole = len(dense) == len(layers) == len(gates) + 1
+    return dense if whole and gated else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,7 +225,7 @@ def _branch_and_bound(starts: _Starts, column: Tensor, budget: float) -> tuple[f
         if spent > budget:
             return -heap[0][0], False
         _, _, depth, parts = heapq.heappop(heap)
-        spent += own.gates[depth].numel()
+        spent += NODE + ENTRY * own.gates[depth].numel()
         push(parts * own.gates[depth].T, depth + 1)
     return best, True
 

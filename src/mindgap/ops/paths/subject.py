@@ -1,6 +1,7 @@
 """The chain of a subject's model, and the two groups of samples that path space compares."""
 
 import dataclasses
+import math
 
 import torch
 from torch import Tensor
@@ -8,6 +9,9 @@ from torch.nn import functional
 
 from mindgap.core import InputError, Subject, Undefined, Which, align, generator
 from mindgap.ops.paths.chain import Chain, read_chain
+from mindgap.ops.paths.gram import most_places
+
+WORK = 2**27  # inner products at places of an image: some ten seconds
 
 
 def chain_of(subject: Subject) -> Chain:
@@ -65,7 +69,8 @@ class Sides:
     def weights(self) -> Tensor:
         """One over the number of held-out samples on them, minus one over the others' on them."""
         count = float(self.held.sum())
-        return torch.where(self.held, 1 / count, -1 / (len(self.held) - count)).double()
+        held = self.held.double()
+        return held / count - (1 - held) / (len(held) - count)
 
     @property
     def gap(self) -> float:
@@ -79,11 +84,13 @@ def sides_of(subject: Subject, most: int, seed: int) -> Sides:
 
     Args:
         subject: With test data.
-        most: The largest number of samples of each kind; they are drawn at random.
+        most: The largest number of samples of each kind; they are drawn at random. Images pass a
+            convolution place by place, so that fewer of them are taken.
         seed: The seed of the draw.
     """
     chain = chain_of(subject)
     both: tuple[Which, ...] = ("test", "train")
+    most = min(most, max(2, math.isqrt(WORK // most_places(chain)) // 2))
     places = {which: _places(len(subject.split(which)), most, seed) for which in both}
     inputs = torch.cat([inputs_of(subject, which, places[which]) for which in both])
     targets = torch.cat([_targets(subject, which)[places[which]] for which in both])

@@ -46,7 +46,7 @@ class Paths:
         if isinstance(layer, nn.Linear):
             return {
                 (k,): [
-                    (w * float(layer.weight[k, j]), z)
+                    (w * float(layer.weight.detach()[k, j]), z)
                     for j in range(layer.in_features)
                     for w, z in units[j,]
                 ]
@@ -57,7 +57,7 @@ class Paths:
 
     def start(self, layer: nn.Module, k: int) -> list:
         one = np.ones(len(self.inputs))
-        return [] if layer.bias is None else [(float(layer.bias[k]), one)]
+        return [] if layer.bias is None else [(float(layer.bias.detach()[k]), one)]
 
     def windowed(
         self, layer: nn.Module, units: dict, values: torch.Tensor, after: torch.Tensor
@@ -76,7 +76,7 @@ class Paths:
             ]
             if isinstance(layer, nn.Conv2d):
                 found[c, i, j] = [
-                    (w * float(layer.weight[c, e, u, v]), z)
+                    (w * float(layer.weight.detach()[c, e, u, v]), z)
                     for e in range(layer.in_channels)
                     for u, v, a, b in window
                     for w, z in units[e, a, b]
