@@ -2,7 +2,7 @@
 
 import math
 
-from mindgap.core import InputError, implements, integer, number, validated
+from mindgap.core import InputError, implements, integer, kl_inverse, number, validated
 
 
 @implements("K3", cites=("bousquet2002stability",))
@@ -134,6 +134,38 @@ def matrix_bernstein(dimension: int, delta: float, *, magnitude: float, variance
     term = math.log(integer("dimension", dimension)) + _log_inverse(delta)
     linear = number("magnitude", magnitude, 0) * term / 3
     return linear + math.sqrt(linear * linear + 2 * number("variance", variance, 0) * term)
+
+
+@implements("K2", cites=("blum2015ladder", "langford2005tutorial"))
+@validated
+def adaptive_guarantee(
+    rate: float, samples: int, models: int, delta: float, *, bits: float = 1.0
+) -> float:
+    r"""Bound the risk of the best of models that were tried one after the other.
+
+    Formula: $\mathrm{kl}(\hat R \Vert R) \le \frac{\ln |F| + \ln(1/\delta)}{n}, \quad |F| \le
+    \sum_{t=1}^{T} 2^{b(t-1)} < 2^{bT}$
+
+    Reading: Counts what could have been reached, not what was tried: what is tried next may depend on
+    all results so far. If each result only told whether the model is the best so far (b = 1), the
+    T-th model is one of $2^{T-1}$. Early stopping and tuning by hand are such searches. A grid or a
+    list of seeds that was fixed before is not, and costs ln T only.
+
+    Assumes: Independent held-out samples, a loss in [0, 1], and results that told no more than b bits
+    each. Whoever saw the error itself knows $\log_2(n+1)$ bits.
+
+    Args:
+        rate: The held-out error of the chosen model.
+        samples: n, the number of held-out samples.
+        models: T, the number of models that were compared, every evaluated epoch included.
+        delta: The probability with which the bound may fail.
+        bits: b.
+
+    >>> round(adaptive_guarantee(0.02, 10_000, 312, 0.05), 4)
+    0.0642
+    """
+    budget = integer("models", models) * number("bits", bits, 0) * math.log(2)
+    return kl_inverse(number("rate", rate, 0, 1), (budget + _log_inverse(delta)) / samples)
 
 
 def _log_inverse(delta: float) -> float:

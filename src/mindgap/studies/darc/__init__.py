@@ -1,0 +1,1 @@
+"""Generalization in Deep Learning: what its claims give when they are measured."""
