@@ -56,6 +56,7 @@ class GoodDataSet(Study):
     held: int = option(700, help="number of held-out samples", low=50, high=700)
     steps: int = option(1200, help="training steps", low=1)
     width: int = option(64, help="units of each hidden layer", low=1)
+    largest: int = option(1000, help="largest number of training samples", low=125, high=1000)
 
     def trials(self) -> Sequence[Trial]:
         """Take four sizes without noise, and two sizes with noise in one or both groups."""
@@ -134,8 +135,8 @@ class GoodDataSet(Study):
         )
 
     def tiny(self) -> Self:
-        """Use two seeds, few steps and narrow layers."""
-        return self.replace(seeds=2, steps=5, width=4, held=60)
+        """Use two seeds, two sizes, few steps and narrow layers."""
+        return self.replace(seeds=2, steps=5, width=4, held=60, largest=250)
 
 
 def _coded(labels: Any, noise: float, seed: int) -> Any:
