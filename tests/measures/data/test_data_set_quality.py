@@ -13,6 +13,8 @@ from torch import nn
 from mindgap import Subject
 from mindgap.measures import DataSetQuality, PathSpaceLimit
 from mindgap.nets import MLP
+from mindgap.ops.paths.concentrated import proposition_4
+from mindgap.ops.paths.subject import sides_of
 
 
 def made(shift: float = 0.0, seed: int = 0, samples: int = 60) -> Subject:
@@ -97,9 +99,15 @@ def test_what_has_no_paths_is_undefined_with_a_reason() -> None:
     assert "got Tanh" in found.reason
 
 
-def test_overflow_is_said() -> None:
+@pytest.mark.parametrize(("depth", "finite"), [(180, True), (230, False)])
+def test_deep_networks_are_infinite_only_where_they_are(depth: int, finite: bool) -> None:
     x = torch.randn(10, 3, generator=torch.Generator().manual_seed(0)).double()
-    data = (x, torch.arange(10) % 2)
-    model = MLP((3, *[200] * 150, 2)).double()
-    found = PathSpaceLimit()(Subject(model, "cross_entropy", data, data))
-    assert found.value is None or math.isfinite(found.value)
+    y = torch.arange(10) % 2
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = MLP((3, *[64] * depth, 2)).double()
+    subject = Subject(model, "cross_entropy", (x[:5], y[:5]), (x[5:], y[5:]))
+    found = proposition_4(sides_of(subject, 10, 0), budget=0)
+    assert found.beta_1 > 1e250
+    assert math.isfinite(found.limit) == finite
+    assert found.gap <= found.limit

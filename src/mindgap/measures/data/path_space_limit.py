@@ -86,7 +86,7 @@ def _constant_loss(sides: Sides) -> float:
 
 def _chart(found: Proposition) -> Bar:
     """Show the exact terms of the gap next to their limits, on a logarithmic axis."""
-    quadratic = max(found.beta_1, 0.0) * float(found.squares.sum())
+    quadratic = found.quadratic_limit
     linear = 2 * float((found.beta_2 * found.sums).sum())
     names = ["quadratic term", "linear term"]
     tiny = torch.finfo(torch.double).tiny

@@ -103,7 +103,8 @@ class Proposition:
         gap: Mean loss on held-out samples minus that on training samples.
         quadratic: The part of the gap that is quadratic in the outputs, exactly.
         linear: The part that is linear in them, exactly.
-        beta_1: λ_max of the difference of second moments.
+        beta_1: λ_max of the difference of second moments, infinite if it overflows.
+        quadratic_limit: β₁ times the squared norm of all path weights; zero if β₁ is negative.
         beta_2: For each output the largest correlation of targets and a path.
         beta_3: The difference of the targets' mean squares, which is the rest of the gap.
         squares: Squared norms of the path weights, by output.
@@ -115,6 +116,7 @@ class Proposition:
     quadratic: float
     linear: float
     beta_1: float
+    quadratic_limit: float
     beta_2: Tensor
     beta_3: float
     squares: Tensor
@@ -125,13 +127,13 @@ class Proposition:
     def limit(self) -> float:
         """The right side, with the β₂ of each output."""
         linear = 2 * float((self.beta_2 * self.sums).sum())
-        return max(self.beta_1, 0.0) * float(self.squares.sum()) + linear + self.beta_3
+        return self.quadratic_limit + linear + self.beta_3
 
     @property
     def as_published(self) -> float:
         """The right side, with the largest β₂ for all outputs."""
         linear = 2 * float(self.beta_2.max() * self.sums.sum())
-        return max(self.beta_1, 0.0) * float(self.squares.sum()) + linear + self.beta_3
+        return self.quadratic_limit + linear + self.beta_3
 
 
 @implements("K4", cites=("kawaguchi2017generalization",))
@@ -161,7 +163,8 @@ def proposition_4(sides: Sides, *, budget: float = BUDGET) -> Proposition:
     """
     weights, outputs, targets = sides.weights, sides.outputs, sides.targets
     products: Gram = gram(sides.chain, sides.inputs)
-    beta_1 = largest_eigenvalues(products.matrix, weights[:, None], _log_paths(sides))
+    largest = float(largest_eigenvalues(products.matrix, weights[:, None], _log_paths(sides)))
+    norms = log_path_norms(sides.chain, 2)
     correlated = largest_over_paths(
         sides.chain, sides.inputs, targets * weights[:, None], budget=budget
     )
@@ -169,13 +172,21 @@ def proposition_4(sides: Sides, *, budget: float = BUDGET) -> Proposition:
         gap=sides.gap,
         quadratic=float(weights @ outputs.square().sum(1)),
         linear=float(-2 * (weights @ (outputs * targets).sum(1))),
-        beta_1=float(beta_1) * math.exp(min(products.log_scale, 700)),
+        beta_1=_scaled(largest, products.log_scale),
+        # In deep networks one factor overflows and the other underflows.
+        quadratic_limit=_scaled(max(largest, 0), products.log_scale + float(norms.logsumexp(0))),
         beta_2=correlated.values,
         beta_3=float(weights @ targets.square().sum(1)),
-        squares=log_path_norms(sides.chain, 2).exp(),
+        squares=norms.exp(),
         sums=log_path_norms(sides.chain, 1).exp(),
         exact=correlated.exact,
     )
+
+
+def _scaled(value: float, log_scale: float) -> float:
+    """Return a number times exp(log_scale), infinite if that is too large."""
+    logarithm = log_scale + math.log(abs(value)) if value else -math.inf
+    return math.copysign(math.exp(logarithm) if logarithm < 709 else math.inf, value)
 
 
 def _log_paths(sides: Sides) -> float:

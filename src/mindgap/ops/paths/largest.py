@@ -14,7 +14,7 @@ from mindgap.ops.paths.chain import Chain, Rectifier, Weights
 BLOCK = 2**22  # numbers of a block of paths
 DOUBLE = 2e9  # multiplications up to which double precision is used
 SEARCH = 1e4  # multiplications in a block in the time of one in a search
-NODE, ENTRY = 1e7, 400  # multiplications in the time of a step of a search, and per number in it
+NODE, CHILD, ENTRY = 1e7, 4e5, 400  # multiplications in the time of a step, by what it handles
 BUDGET = 4e11  # multiplications; about ten seconds in single precision
 
 
@@ -225,8 +225,9 @@ def _branch_and_bound(starts: _Starts, column: Tensor, budget: float) -> tuple[f
         if spent > budget:
             return -heap[0][0], False
         _, _, depth, parts = heapq.heappop(heap)
-        spent += NODE + ENTRY * own.gates[depth].numel()
-        push(parts * own.gates[depth].T, depth + 1)
+        gate = own.gates[depth]
+        spent += NODE + CHILD * gate.shape[1] + ENTRY * gate.numel()
+        push(parts * gate.T, depth + 1)
     return best, True
 
 
