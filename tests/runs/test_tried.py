@@ -14,6 +14,7 @@ from mindgap import Subject, examine
 from mindgap.core import InputError, Record, Study, Table, Trial, binomial_tail_inverse, option
 from mindgap.core.registry import REGISTRY
 from mindgap.runs import SerialExecutor, Store, sweep, tried
+from mindgap.runs.tried import Guarantee
 
 
 class CountedRuns(Study):
@@ -69,6 +70,7 @@ def test_every_evaluated_epoch_is_a_model(stored: Path) -> None:
 def test_the_guarantee_is_for_all_models(stored: Path) -> None:
     found = tried(stored).guarantee(errors=20, samples=1000)
     assert found.fixed == binomial_tail_inverse(20, 1000, 0.05 / 16)
+    assert isinstance(found, Guarantee)
     assert found.fixed < found.adaptive
     assert "You tried 16 models on these 1,000 held-out samples" in str(found)
 

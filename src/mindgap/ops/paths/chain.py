@@ -25,7 +25,7 @@ class Weights:
 
     weight: Tensor
     bias: Tensor | None
-    window: "Window | None" = None
+    window: "_Window | None" = None
 
     def __call__(self, units: Tensor) -> Tensor:
         """Apply the layer to units of shape (samples, channels, height, width)."""
@@ -38,7 +38,7 @@ class Weights:
 
 
 @dataclasses.dataclass(frozen=True)
-class Window:
+class _Window:
     """The places that a convolution or a pooling sees from each of its outputs."""
 
     size: Pair
@@ -94,7 +94,7 @@ class Rectifier:
 class Pool:
     """Max-pooling, whose gate is open at the largest unit; or average pooling, a fixed layer."""
 
-    window: Window
+    window: _Window
     average: bool
 
     def gate(self, units: Tensor) -> Tensor:
@@ -314,7 +314,7 @@ def _convolution(layer: nn.Conv2d) -> Weights:
             "Paths through a convolution need one group, zeros as padding and a padding in numbers, "
             f"got {layer}. Choose another measure, or such a convolution."
         )
-    window = Window(layer.kernel_size, layer.stride, layer.padding, layer.dilation)  # type: ignore[arg-type]
+    window = _Window(layer.kernel_size, layer.stride, layer.padding, layer.dilation)  # type: ignore[arg-type]
     return Weights(layer.weight.detach().double().cpu(), _bias(layer), window)
 
 
@@ -329,7 +329,7 @@ def _rectifier(layer: nn.ReLU | nn.LeakyReLU) -> Rectifier:
 
 def _pool(layer: nn.MaxPool2d | nn.AvgPool2d) -> Pool:
     average = isinstance(layer, nn.AvgPool2d)
-    window = Window(_pair(layer.kernel_size), _pair(layer.stride), _pair(layer.padding))
+    window = _Window(_pair(layer.kernel_size), _pair(layer.stride), _pair(layer.padding))
     odd = layer.ceil_mode or (average and (window.padding != (0, 0) or layer.divisor_override))
     if odd or _pair(getattr(layer, "dilation", 1)) != (1, 1):
         raise InputError(
