@@ -19,7 +19,7 @@ class PathSpaceLimit(Measure):
     Reading: Proposition 4, for the squared loss of the outputs against targets (classes as zeros and
     a one), summed over outputs, whatever the loss in training. The gap is that between test and
     training data and is known: ``gap`` = ``quadratic`` + ``linear`` + ``beta_3``, exactly. So the
-    limit predicts nothing; ``ratio`` says how loose it is, 10³ to 10⁵ on trained networks. It does
+    limit predicts nothing; ``ratio`` says how loose it is, 10⁴ to 10⁵ on trained networks. It does
     order networks that learned true and random labels, by their path norms.
 
     Assumes: A chain of linear, convolutional, ReLU and pooling layers. E[·] is the mean over the test
