@@ -215,6 +215,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "load_results": {"path": "results.json"},
     "results_page": {"results": {}},
     "Store": {"path": ":memory:"},
+    "tried": {"store": "runs.sqlite"},
     "VarianceWeights": {"k": 3},
 }
 # Some arguments are looked at when they are used: a recipe's data, an estimator's settings.
@@ -222,7 +223,7 @@ USED: dict[str, Callable[[Any], object]] = {
     "Recipe": lambda recipe: recipe.splits(),
     "VarianceWeights": lambda weigher: weigher.fit(X, Y),
 }
-NEEDS_FILES = {"encode", "load_results", "results_page", "save_results"}
+NEEDS_FILES = {"encode", "load_results", "results_page", "save_results", "tried"}
 # The package makes these; no user does. They hold what was found, even NaN.
 RECORDS = {"Asked", "Certificate", "Finding", "Report", "Result", "Sampled", "Sweep"}
 EMPTY_IS_FINE = {"measures", "bounds", "remedies", "probes", "readings", "classes", "history"} | {

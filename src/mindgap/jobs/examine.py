@@ -1,6 +1,8 @@
 """examine: measure a subject with all that the catalog holds, look for what is wrong, and report."""
 
+import copy
 import dataclasses
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -40,6 +42,7 @@ def examine(
     delta: float = 0.05,
     hardest: int = 24,
     seed: int = 0,
+    store: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Report:
     """Measure a trained model, and say what is wrong with it and how well it does on unseen data.
@@ -56,6 +59,8 @@ def examine(
         delta: The probability with which a bound, or an interval, may fail.
         hardest: The number of samples to show in each gallery.
         seed: The seed of measures that draw random numbers.
+        store: A store of runs whose models were compared on the same test data. They are counted,
+            every evaluated epoch included, and guarantees hold for all of them.
         progress: Show a progress bar.
 
     Returns:
@@ -73,6 +78,8 @@ def examine(
         (subject.stopped, subject.remedies) if isinstance(subject, Fitted) else ("", ())
     )
     target = _checked(subject.subject() if isinstance(subject, Fitted) else subject, hardest)
+    if store is not None:
+        target = _counted(target, store)
     common = {"delta": delta, "level": 1 - delta, "seed": seed, "shown": hardest}
     settings = {**common, "hypotheses": target.judged}
     specs = [
@@ -117,6 +124,15 @@ def _checked(subject: Any, hardest: int) -> Subject:
             f"hardest must be at least 0, got {hardest}. Pass the number of samples to show."
         )
     return subject
+
+
+def _counted(subject: Subject, store: str | os.PathLike[str]) -> Subject:
+    """Return the subject with the number of models that a store holds, this one included."""
+    from mindgap.runs.tried import tried  # only this needs SQLite
+
+    counted = copy.copy(subject)
+    counted.judged = max(subject.judged, tried(store).models)
+    return counted
 
 
 def _is_finite(subject: Subject) -> bool:

@@ -10,5 +10,6 @@ lazy(
         "store": "Store",
         "sweep": "Sweep sweep",
         "trial_id": "trial_id",
+        "tried": "tried",
     },
 )

@@ -10,5 +10,6 @@ from mindgap.runs.store import Store as Store
 from mindgap.runs.sweep import Sweep as Sweep
 from mindgap.runs.sweep import sweep as sweep
 from mindgap.runs.trial_id import trial_id as trial_id
+from mindgap.runs.tried import tried as tried
 
 __all__: list[str]

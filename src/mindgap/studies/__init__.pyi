@@ -2,6 +2,7 @@
 from mindgap.studies.batch_size.gap import BatchSizeGap as BatchSizeGap
 from mindgap.studies.certificates.certificates import Certificates as Certificates
 from mindgap.studies.certificates.coverage import CertificateCoverage as CertificateCoverage
+from mindgap.studies.darc.good_data import GoodDataSet as GoodDataSet
 from mindgap.studies.darc.linear_failure import LinearFailure as LinearFailure
 from mindgap.studies.darc.paradox import Paradox as Paradox
 from mindgap.studies.darc.random_labels import RandomLabels as RandomLabels

@@ -22,6 +22,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.py:FUNCTION",
         help="other models to show side by side with it, tested for differences",
     )
+    parser.add_argument(
+        "--store",
+        metavar="PATH",
+        help="count the models in this store of runs: they were compared on the same test data",
+    )
     add_report_options(parser)
 
 
@@ -77,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = examine_settings(arguments)
     if arguments.compare is None:
+        settings["store"] = arguments.store
         return show(load_subject(arguments.target), arguments, settings)
     return _compare(arguments, settings)
 
@@ -86,7 +92,7 @@ def _compare(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
     from mindgap.cli.target import load_subject
     from mindgap.jobs.compare import compare
 
-    refuse(arguments, "--compare", "suspects")
+    refuse(arguments, "--compare", "suspects", "store")
     targets = [arguments.target, *arguments.compare]
     subjects = [load_subject(target) for target in targets]
     alike = len({_name(subject) for subject in subjects}) < len(set(targets)) == len(targets)

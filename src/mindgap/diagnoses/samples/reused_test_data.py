@@ -19,6 +19,7 @@ from mindgap.core import (
     binomial_tail_inverse,
     standard_error,
 )
+from mindgap.ops.concentration import adaptive_guarantee
 from mindgap.ops.evidence.passes import unit
 from mindgap.training.fit import fit
 
@@ -33,9 +34,12 @@ class ReusedTestData(Diagnosis):
     \mathrm{se}(\hat R), \qquad R \le \mathrm{Bin}^{-1}(n \hat R, n, \delta / m)$
 
     Reading: The best of several models owes a part of its lead to the test samples. The first
-    expression is how much of the error may hide, the second a guarantee for all models at once.
+    expression is how much of the error may hide, the second a guarantee for all models at once. If
+    what was tried next depended on the results so far, more models could have been reached than
+    were tried; the last guarantee counts these.
 
-    Assumes: The number of models is known, as ``Subject(…, judged=20)``. Test samples are
+    Assumes: The number of models is known, as ``Subject(…, judged=20)`` or from a store of runs
+    (``examine(…, store=…)``); every epoch that was evaluated is a model. Test samples are
     independent.
 
     >>> x = torch.linspace(-1, 1, 100)[:, None]
@@ -132,23 +136,26 @@ def _guarantees(subject: Subject, errors: int, count: int, models: int) -> tuple
     """Return upper limits of the true error, for one model and for all at once."""
     if subject.task != "classification":
         return ()
-    named = {"error guaranteed if one model was tested": 1, f"for {models} models": models}
-    return tuple(
-        Evidence(
-            name=name, value=binomial_tail_inverse(errors, count, DELTA / several), percent=True
-        )
-        for name, several in named.items()
-    )
+    named = {
+        "error guaranteed if one model was tested": binomial_tail_inverse(errors, count, DELTA),
+        f"for {models} models": binomial_tail_inverse(errors, count, DELTA / models),
+        "if each was chosen after the last": adaptive_guarantee(
+            errors / count, count, models, DELTA
+        ),
+    }
+    return tuple(Evidence(name=name, value=value, percent=True) for name, value in named.items())
 
 
 def _sentences(guarantees: tuple[Evidence, ...], models: int) -> tuple[str, ...]:
     if not guarantees:
         return ()
     # A guarantee rounds up, never in favor.
-    alone, all_ = (math.ceil(1000 * row.value) / 10 for row in guarantees)
+    alone, all_, reached = (math.ceil(1000 * row.value) / 10 for row in guarantees)
     return (
         f"With 95 % confidence the true error is below {all_:.1f} %, for the best of {models} "
-        f"models; for a single one it would be {alone:.1f} %.",
+        f"models that were fixed before; for a single one it would be {alone:.1f} %.",
+        "If each model was chosen after it was known whether the last one was better, as by hand or "
+        f"by early stopping, it is below {min(reached, 100):.1f} %.",
     )
 
 

@@ -1,0 +1,1 @@
+"""Measures of robustness: how much a loss changes where inputs are alike."""
