@@ -34,7 +34,7 @@ lazy(
         "split": "Batch Inputs Split as_split as_tensor check_finite part",
         "stats.comparisons": "Nested Paired binomial_tail_inverse holm kl_inverse mean_interval paired "
         "paired_nested proportion_interval spearman standard_error",
-        "stats.two_way": "TwoWay minimum_detectable two_way",
+        "stats.two_way": "TwoWay minimum_detectable stratified two_way",
         "study": "Record Study Trial",
         "subject": "Subject Which check_classes typed",
         "table": "Table",

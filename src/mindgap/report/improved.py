@@ -85,6 +85,7 @@ class Passage:
         seeds: Number of seeds behind it.
         kept: Whether it went on.
         reason: Why, or why not.
+        fold: Number of the outer fold; zero if there are none.
     """
 
     stage: str
@@ -94,6 +95,7 @@ class Passage:
     seeds: int
     kept: bool
     reason: str
+    fold: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,14 +117,15 @@ class Improved:
         log: Who was dropped when and why, on validation data.
         chosen: The name of the arm to use.
         code: How to train it, to paste.
-        seeds: Number of fresh seeds of the confirmation.
-        samples: Number of test samples.
+        seeds: Number of fresh seeds of the confirmation, in every outer fold.
+        samples: Number of test samples, in all outer folds.
         validation: Number of validation samples.
         trainings: Trainings by purpose, in units of the recipe as given.
         trials: Number of trainings by group in the search.
         findings: What diagnoses found on training and validation data, as sentences.
         skipped: Remedies that did not fit, and why.
         provenance: Versions, settings and the date.
+        folds: Number of outer folds; one if there is a test set.
     """
 
     title: str
@@ -144,6 +147,7 @@ class Improved:
     findings: tuple[str, ...] = ()
     skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    folds: int = 1
 
     def __getitem__(self, arm: str) -> Row:
         return next(row for row in self.rows if row.arm == arm)

@@ -17,7 +17,7 @@ from mindgap.jobs.improve.trials import ImproveTrials
 from mindgap.report.improved import Improved
 from mindgap.runs.store import Store
 from mindgap.training.race.arm import BASELINE, RETUNED, baseline
-from mindgap.training.race.trainer import RecipeTrainer
+from mindgap.training.race.of_recipe import RecipeTrainer
 
 FEW = {"trainings": 40, "workers": 1}
 

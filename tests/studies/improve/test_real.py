@@ -10,7 +10,7 @@ import torch
 
 from mindgap.data import load
 from mindgap.studies.improve.real import COLUMNS, SIDE, DoesImproveHelp, _change, _small
-from mindgap.training.race.trainer import RecipeTrainer
+from mindgap.training.race.of_recipe import RecipeTrainer
 
 
 def test_tiny_study_on_digits(monkeypatch: pytest.MonkeyPatch) -> None:

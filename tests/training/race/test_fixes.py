@@ -8,7 +8,7 @@ from mindgap.core import Finding, Recipe, Suspects
 from mindgap.nets import MLP
 from mindgap.training.race.arm import Arm, baseline
 from mindgap.training.race.fixes import fixes_of, recompute
-from mindgap.training.race.trainer import RecipeTrainer
+from mindgap.training.race.of_recipe import RecipeTrainer
 
 X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()

@@ -8,7 +8,8 @@ import pytest
 from mindgap.core import InputError
 from mindgap.training.race.arm import BASELINE, RETUNED, Arm
 from mindgap.training.race.plan import PILOT, affordable, as_seconds, confirmation_seeds, make_plan
-from mindgap.training.race.search import Scores, Searched, Wanted, search
+from mindgap.training.race.scores import Scores, Wanted
+from mindgap.training.race.search import Searched, search
 
 SAMPLES = 200
 

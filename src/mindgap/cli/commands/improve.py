@@ -43,6 +43,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="share of the training data to make choices on (0.2)",
     )
     parser.add_argument(
+        "--folds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="outer folds, for small data: search in each, test every sample once (1: none)",
+    )
+    parser.add_argument(
         "--store",
         metavar="PATH",
         help="SQLite file of finished trainings (a file in the user's cache folder)",
@@ -75,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             workers=arguments.workers,
             remedies=words("--remedies", arguments.remedies) or None,
             holdout=arguments.holdout,
+            folds=arguments.folds,
             seed=arguments.seed,
             progress=not (arguments.quiet or arguments.json),
         )

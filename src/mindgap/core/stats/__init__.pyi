@@ -15,6 +15,7 @@ from mindgap.core.stats.comparisons import spearman as spearman
 from mindgap.core.stats.comparisons import standard_error as standard_error
 from mindgap.core.stats.two_way import TwoWay as TwoWay
 from mindgap.core.stats.two_way import minimum_detectable as minimum_detectable
+from mindgap.core.stats.two_way import stratified as stratified
 from mindgap.core.stats.two_way import two_way as two_way
 
 __all__: list[str]

@@ -16,8 +16,9 @@ from mindgap.runs.store import Store, StoredTrial
 from mindgap.runs.sweep import sweep
 from mindgap.training.fit import fit
 from mindgap.training.race.arm import Arm, baseline
-from mindgap.training.race.search import Scores, Wanted
-from mindgap.training.race.trainer import RecipeTrainer, Trainer
+from mindgap.training.race.of_recipe import RecipeTrainer
+from mindgap.training.race.scores import Scores, Wanted
+from mindgap.training.race.trainer import Trainer
 
 BLOCK = 8  # seeds of an arm in one trial, where they are trained at once
 
@@ -61,7 +62,8 @@ class ImproveTrials(Study, abstract=True):  # no entry of the catalog: it belong
         arm, seeds = Arm.from_dict(trial["arm"]), trial["seeds"]
         if trial["stage"] == "confirm":
             return {"answers": [packed(row) for row in trainer.answers(arm, seeds)]}
-        return {"scores": [[packed(part) for part in row] for row in trainer.scores(arm, seeds)]}
+        scores = trainer.scores(arm, seeds)
+        return {"scores": [[packed(row.errors), packed(row.losses)] for row in scores]}
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:  # noqa: ARG002
         """Nobody asks for a table of single trainings."""
@@ -74,8 +76,9 @@ class ImproveTrials(Study, abstract=True):  # no entry of the catalog: it belong
 
 def diagnosed(trainer: RecipeTrainer, seed: int) -> list[Finding]:
     """Look for causes with the validation data in the place of test data."""
-    recipe = trainer.prepared(baseline(), all_data=False)
-    fitted = fit(recipe.replace(test=trainer.validation), seed=seed)
+    fold = trainer.fold(seed)
+    recipe = trainer.prepared(baseline(), fold)
+    fitted = fit(recipe.replace(test=trainer.validation[fold]), seed=seed)
     known: Subject = fitted.subject()
     return [dataclasses.replace(row, charts=()) for row in diagnose(known).findings]
 
@@ -152,11 +155,10 @@ class Lab:
         for (arm, seeds), row in self._trained("search", wanted):
             record = row.record
             for place, seed in enumerate(seeds):
-                found[arm.name, seed] = (
-                    row.error
-                    if record is None
-                    else Scores(*(unpacked(p).astype(float) for p in record["scores"][place]))
-                )
+                found[arm.name, seed] = row.error
+                if record is not None:
+                    errors, losses = (unpacked(p).astype(float) for p in record["scores"][place])
+                    found[arm.name, seed] = Scores(errors, losses, self._trainer.fold(seed))
         return found
 
     def answers(self, wanted: Wanted, test: str) -> dict[str, list[NDArray[np.float32]]]:

@@ -17,9 +17,10 @@ from mindgap.training.race.arm import BASELINE, Arm, baseline
 from mindgap.training.race.candidates import arms_of, cells, extensions, remedies_to_try
 from mindgap.training.race.fixes import fixes_of
 from mindgap.training.race.judge import judge, judge_retuning
+from mindgap.training.race.of_recipe import RecipeTrainer
 from mindgap.training.race.plan import Plan, confirmation_seeds, make_plan
-from mindgap.training.race.search import Scores, Searched, Wanted, search
-from mindgap.training.race.trainer import RecipeTrainer
+from mindgap.training.race.scores import Scores, Wanted
+from mindgap.training.race.search import Searched, search
 
 NAMES = ("digits", "mnist", "cifar10", "uci-concrete", "uci-energy", "uci-wine")
 FRESH = 500_000  # first seed of the confirmation, of which the search knows none
@@ -134,14 +135,14 @@ def raced(trainer: RecipeTrainer, plan: Plan) -> Searched:
         trainer: What trains.
         plan: How many trainings there are.
     """
-    known = trainer.prepared(baseline(), all_data=False).replace(test=trainer.validation)
+    known = trainer.prepared(baseline(), 0).replace(test=trainer.validation[0])
     subject: Subject = fit(known, seed=0).subject()
     findings = diagnose(subject).findings
     told = [row for row in findings if row.severity != "note" and not row.explained_by]
     chosen, _ = remedies_to_try(
         [row.symptom for row in told if row.symptom is not None],
         trainer.task,
-        trainer.validation.take(torch.arange(1)).inputs,
+        trainer.validation[0].take(torch.arange(1)).inputs,
     )
 
     def observe(_stage: str, wanted: Wanted) -> Mapping[tuple[str, int], Scores | str]:
@@ -153,7 +154,7 @@ def raced(trainer: RecipeTrainer, plan: Plan) -> Searched:
         observe,
         cells=cells(trainer.recipe),
         extend=extensions(trainer.recipe),
-        candidates=arms_of(chosen, plan, fixes_of(findings, trainer.recipe, trainer.rest)),
+        candidates=arms_of(chosen, plan, fixes_of(findings, trainer.recipe, trainer.rest(0))),
         seeds=range(FRESH),
     )
 
