@@ -55,24 +55,24 @@ def test_notes_and_what_others_explain_bring_no_fix():
 
 def test_dropped_samples_are_not_trained_on():
     trainer = RecipeTrainer(RECIPE)
-    gone = trainer.rest[:5].tolist()
+    gone = trainer.rest(0)[:5].tolist()
     arm = Arm(name="drop", group="drop", fix={"drop": gone})
-    plain = trainer.prepared(baseline(), all_data=False).splits()[0]
-    kept = trainer.prepared(arm, all_data=False).splits()[0]
+    plain = trainer.prepared(baseline(), 0).splits()[0]
+    kept = trainer.prepared(arm, 0).splits()[0]
     assert len(kept) == len(plain) - 5
-    assert len(trainer.prepared(arm, all_data=True).splits()[0]) == 35
+    assert len(trainer.prepared(arm).splits()[0]) == 35
     assert torch.equal(kept.targets, plain.targets[5:])
 
 
 def test_relabeled_samples_have_their_new_targets_and_validation_its_own():
     trainer = RecipeTrainer(RECIPE)
-    place = int(trainer.rest[0])
+    place = int(trainer.rest(0)[0])
     arm = Arm(name="relabel", group="relabel", fix={"relabel": [[place, 1 - int(Y[place])]]})
-    train = trainer.prepared(arm, all_data=True).splits()[0]
+    train = trainer.prepared(arm).splits()[0]
     assert int(train.targets[place]) == 1 - int(Y[place])
     assert int(train.take(torch.tensor([place])).target) == 1 - int(Y[place])
     assert int((train.targets != Y[:40]).sum()) == 1
-    assert torch.equal(trainer.validation.targets, Y[:40][trainer.held])
+    assert torch.equal(trainer.validation[0].targets, Y[:40][trainer.held[0]])
 
 
 def test_inputs_are_rescaled_inside_the_model():
@@ -99,6 +99,6 @@ def test_statistics_are_recomputed_as_plain_means():
 def test_less_data_keeps_every_class_with_its_share():
     trainer = RecipeTrainer(RECIPE)
     arm = Arm(name="half", group="half", fix={"share": 0.5})
-    train = trainer.prepared(arm, all_data=False).splits()[0]
+    train = trainer.prepared(arm, 0).splits()[0]
     assert len(train) == 16
     assert len(train.targets.unique()) == 2

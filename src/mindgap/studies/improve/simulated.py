@@ -130,7 +130,7 @@ class SimulatedRaces(Study):
 
     def tiny(self) -> Self:
         """Run four races per row with fewer trainings."""
-        return self.replace(races=4, block=4, trainings=60)
+        return self.replace(races=4, block=4, trainings=120)
 
 
 def race(world: World, cell: Cell, plan: Plan, seed: int) -> dict[str, float]:
