@@ -8,7 +8,8 @@ from mindgap.core import two_way
 from mindgap.jobs.improve import words
 from mindgap.jobs.improve.answer import first_row, provenance, spent, title_of
 from mindgap.jobs.improve.stages import Confirmed, Stages
-from mindgap.report.improved import Improved, Passage, change, ends
+from mindgap.report.gains import change, ends
+from mindgap.report.improved import Improved, Passage
 from mindgap.training.race.arm import BASELINE, RETUNED, Arm, baseline
 from mindgap.training.race.judge import Judged, Table, judge_folds
 from mindgap.training.race.search import Searched

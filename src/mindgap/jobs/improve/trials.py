@@ -14,6 +14,7 @@ from mindgap.diagnoses.diagnose import diagnose
 from mindgap.runs.executors import AnyExecutor, SerialExecutor
 from mindgap.runs.store import Store, StoredTrial
 from mindgap.runs.sweep import sweep
+from mindgap.runs.trial_id import version_of
 from mindgap.training.fit import fit
 from mindgap.training.race.arm import Arm, baseline
 from mindgap.training.race.of_recipe import RecipeTrainer
@@ -32,17 +33,22 @@ class ImproveTrials(Study, abstract=True):  # no entry of the catalog: it belong
     # Not fields: the trial's identity is the problem and its own parameters.
     source: ClassVar[Any]
     wanted: ClassVar[tuple[Trial, ...]]
+    code_version: ClassVar[str] = ""  # hashing the code takes longer than many a training
 
     @classmethod
-    def of(cls, problem: str, source: Callable[[], Trainer], wanted: Sequence[Trial]) -> Self:
+    def of(
+        cls, problem: str, source: Callable[[], Trainer], wanted: Sequence[Trial], version: str = ""
+    ) -> Self:
         """Make a study of these trials.
 
         Args:
             problem: The hash.
             source: Makes or returns the trainer, in any process.
             wanted: The trials to run.
+            version: Hash of the code, if it is known.
         """
         made = cls(problem=problem)
+        object.__setattr__(made, "code_version", version)
         object.__setattr__(made, "source", source)
         object.__setattr__(made, "wanted", tuple(wanted))
         return made
@@ -148,6 +154,7 @@ class Lab:
     ) -> None:
         self._problem, self._source, self._trainer = problem, source, trainer
         self._store, self._executor, self._bar = store, executor, _Share(bar)
+        self._version = version_of(ImproveTrials(problem=problem))
 
     def observe(self, _stage: str, wanted: Wanted) -> dict[tuple[str, int], Scores | str]:
         """Train arms and look at validation data, as the search asks."""
@@ -228,7 +235,7 @@ class Lab:
     def _rows(
         self, trials: Sequence[Trial], total: float, executor: AnyExecutor | None = None
     ) -> list[StoredTrial]:
-        study = ImproveTrials.of(self._problem, self._source, trials)
+        study = ImproveTrials.of(self._problem, self._source, trials, self._version)
         self._bar.size = total / max(len(trials), 1)
         swept = sweep(
             study,

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mindgap.core import TwoWay
-from mindgap.report.improved import Row, amount, change, ends
+from mindgap.report.gains import amount, change, ends
+from mindgap.report.improved import Row
 from mindgap.training.race.arm import Arm
 from mindgap.training.race.judge import Judged
 

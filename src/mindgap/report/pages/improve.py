@@ -46,18 +46,25 @@ def _verdict(improved: Improved) -> Verdict:
 
 
 def _dropped(improved: Improved) -> list[tuple[str, str, Passage]]:
-    """Every arm once, with the stage that it did not survive; the survivors first."""
+    """Every arm once per fold, with the stage that it did not survive; the survivors first."""
     order = list(STAGES)
-    last: dict[str, Passage] = {}
+    last: dict[tuple[int, str], Passage] = {}
     for step in improved.log:
-        kept = last.get(step.arm)
+        kept = last.get((step.fold, step.arm))
         if kept is None or order.index(step.stage) >= order.index(kept.stage):
-            last[step.arm] = step
+            last[step.fold, step.arm] = step
     rows = sorted(
         last.values(),
-        key=lambda s: (-order.index(s.stage), not s.kept, math.inf if s.score is None else s.score),
+        key=lambda s: (
+            *(s.fold, -order.index(s.stage), not s.kept),
+            math.inf if s.score is None else s.score,
+        ),
     )
-    return [(step.arm, _fate(step), step) for step in rows]
+    return [(_named(step), _fate(step), step) for step in rows]
+
+
+def _named(step: Passage) -> str:
+    return f"{step.arm} (fold {step.fold})" if step.fold else step.arm
 
 
 def _fate(step: Passage) -> str:
@@ -72,7 +79,8 @@ def _provenance(improved: Improved) -> dict[str, str]:
     facts = {
         "Trainings": f"{spent} (one is a training of the recipe as given)",
         "Trials in the search": trials,
-        "Confirmation": f"{wording.count(improved.seeds, 'fresh seed')} per arm, "
+        "Confirmation": f"{wording.count(improved.seeds, 'fresh seed')} per arm"
+        f"{' and fold' if improved.folds > 1 else ''}, "
         f"{wording.count(improved.samples, 'test sample')}",
         "Validation": wording.count(improved.validation, "sample"),
         **{f"Left out: {name}": why for name, why in improved.skipped.items()},
