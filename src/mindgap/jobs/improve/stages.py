@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from mindgap.core import Finding, TwoWay, two_way
 from mindgap.jobs.improve.trials import Lab
@@ -110,7 +109,7 @@ class Stages:
         fixes, extend = list[Arm](), lambda *_: list[Arm]()
         if isinstance(self.trainer, RecipeTrainer):
             self.findings = self._lab.findings(self._seeds[0])
-            fixes = fixes_of(self.findings, self.trainer.recipe, self._diagnosed())
+            fixes = fixes_of(self.findings, self.trainer.recipe, len(self.trainer.train))
             longest = 2.0 if self.plan.trainings < _LONGER_FROM else 4.0
             extend = extensions(self.trainer.recipe, longest)
         told = [f for f in self.findings if f.severity != "note" and not f.explained_by]
@@ -129,11 +128,6 @@ class Stages:
             candidates=arms_of(chosen, self.plan, fixes),
             seeds=self._seeds,
         )
-
-    def _diagnosed(self) -> Tensor:
-        """Return where the samples that were diagnosed are in the training data."""
-        assert isinstance(self.trainer, RecipeTrainer)
-        return self.trainer.rest(self.trainer.fold(self._seeds[0]))
 
     def _cells(self) -> list[Arm]:
         if isinstance(self.trainer, RecipeTrainer):

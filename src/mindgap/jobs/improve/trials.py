@@ -1,7 +1,6 @@
 """The trials of a race, through the store and the executors of the package."""
 
 import base64
-import dataclasses
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -9,14 +8,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mindgap.core import Finding, InputError, Progress, Record, Study, Subject, Table, Trial, option
-from mindgap.diagnoses.diagnose import diagnose
+from mindgap.core import Finding, InputError, Progress, Record, Study, Table, Trial, option
+from mindgap.diagnoses.causes import causes
 from mindgap.runs.executors import AnyExecutor, SerialExecutor
 from mindgap.runs.store import Store, StoredTrial
 from mindgap.runs.sweep import sweep
 from mindgap.runs.trial_id import version_of
-from mindgap.training.fit import fit
-from mindgap.training.race.arm import Arm, baseline
+from mindgap.training.race.arm import Arm
 from mindgap.training.race.of_recipe import RecipeTrainer
 from mindgap.training.race.scores import Scores, Wanted
 from mindgap.training.race.trainer import Trainer
@@ -62,7 +60,7 @@ class ImproveTrials(Study, abstract=True):  # no entry of the catalog: it belong
         trainer: Trainer = self.source()
         if trial["stage"] == "diagnose":
             assert isinstance(trainer, RecipeTrainer)
-            return {"findings": [row.to_dict() for row in diagnosed(trainer, trial.seed)]}
+            return {"findings": [row.to_dict() for row in causes(trainer, trial.seed)]}
         if trial["stage"] == "plan":
             return {"trainings": trial["trainings"]}
         arm, seeds = Arm.from_dict(trial["arm"]), trial["seeds"]
@@ -78,15 +76,6 @@ class ImproveTrials(Study, abstract=True):  # no entry of the catalog: it belong
     def tiny(self) -> Self:
         """Return itself."""
         return self
-
-
-def diagnosed(trainer: RecipeTrainer, seed: int) -> list[Finding]:
-    """Look for causes with the validation data in the place of test data."""
-    fold = trainer.fold(seed)
-    recipe = trainer.prepared(baseline(), fold)
-    fitted = fit(recipe.replace(test=trainer.validation[fold]), seed=seed)
-    known: Subject = fitted.subject()
-    return [dataclasses.replace(row, charts=()) for row in diagnose(known).findings]
 
 
 def packed(values: NDArray[Any]) -> Mapping[str, Any]:

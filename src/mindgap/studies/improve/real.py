@@ -6,11 +6,10 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from mindgap.core import Record, Study, Subject, Table, Trial, TwoWay, option, two_way
+from mindgap.core import Record, Study, Table, Trial, TwoWay, option, two_way
 from mindgap.data import load
-from mindgap.diagnoses.diagnose import diagnose
+from mindgap.diagnoses.causes import causes
 from mindgap.studies.improve.recipes import Sizes, plain_recipe
-from mindgap.training.fit import fit
 from mindgap.training.race.arm import BASELINE, Arm, baseline
 from mindgap.training.race.candidates import arms_of, cells, extensions, remedies_to_try
 from mindgap.training.race.fixes import fixes_of
@@ -110,9 +109,7 @@ def raced(trainer: RecipeTrainer, plan: Plan) -> Searched:
         trainer: What trains.
         plan: How many trainings there are.
     """
-    known = trainer.prepared(baseline(), 0).replace(test=trainer.validation[0])
-    subject: Subject = fit(known, seed=0).subject()
-    findings = diagnose(subject).findings
+    findings = causes(trainer, 0)
     told = [row for row in findings if row.severity != "note" and not row.explained_by]
     chosen, _ = remedies_to_try(
         [row.symptom for row in told if row.symptom is not None],
@@ -129,7 +126,7 @@ def raced(trainer: RecipeTrainer, plan: Plan) -> Searched:
         observe,
         cells=cells(trainer.recipe),
         extend=extensions(trainer.recipe),
-        candidates=arms_of(chosen, plan, fixes_of(findings, trainer.recipe, trainer.rest(0))),
+        candidates=arms_of(chosen, plan, fixes_of(findings, trainer.recipe, len(trainer.train))),
         seeds=range(FRESH),
     )
 
