@@ -12,7 +12,9 @@ from mindgap.core import Finding, Subject, Suspects, proportion_interval
 from mindgap.ops.evidence.reference import reference
 from mindgap.ops.evidence.rows import rows
 
-RATE = 0.015  # of the labels in the confident half that are contradicted, surely more than that
+CONFIDENT = 0.25  # share of the samples, on which a healthy predictor is hardly ever contradicted
+RATE = 0.015  # share of their labels that is contradicted; a finding needs surely more than that
+LEVEL = 0.5  # of the rate among all samples: hard ones are contradicted far less often there
 MOST = 0.4  # share of suspects beyond which the predictor is too weak to accuse anybody
 
 
@@ -40,9 +42,12 @@ def doubts(subject: Subject) -> Finding | None:
     said = scores.argmax(1)
     suspects = _suspects(scores, labels)
     share = len(suspects) / max(len(labels), 1)
-    half = predictor.margins("train").argsort(descending=True)[: len(labels) // 2]
-    wrong = int((said[half] != labels[half]).sum())
-    if not 0 < share <= MOST or proportion_interval(wrong, max(len(half), 1)).low <= RATE:
+    count = max(1, int(CONFIDENT * len(labels)))
+    sure = predictor.margins("train").argsort(descending=True)[:count]
+    wrong = int((said[sure] != labels[sure]).sum())
+    if not 0 < share <= MOST or proportion_interval(wrong, count).low <= RATE:
+        return None
+    if wrong / count < LEVEL * float((said != labels).float().mean()):
         return None
     return Finding(
         name="doubtful-labels",
