@@ -36,7 +36,7 @@ EVERYWHERE: list[Remedy] = [
 ]
 
 # Weights from the training data before the first step, and weights that change with training.
-WEIGHTED: list[Remedy] = [ClassBalance(), ActiveBias(burn_in=1), VarianceWeighting()]
+WEIGHTED: list[Remedy] = [ClassBalance(), ActiveBias(burn_in=2), VarianceWeighting()]
 
 
 def network() -> nn.Module:
