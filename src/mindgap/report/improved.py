@@ -160,9 +160,10 @@ class Improved:
 
     def table(self) -> Table:
         """Return arm × (error, change against the control, interval, corrected p, cost)."""
+        p_value = "p (Holm)" if self.folds == 1 else "p"
         return Table(
             title=f"{self.title}: {self.metric} on {self.samples:,} samples",
-            columns=("arm", self.metric, "gain", "95 % interval", "p (Holm)", "verdict", "cost"),
+            columns=("arm", self.metric, "gain", "95 % interval", p_value, "verdict", "cost"),
             rows=tuple(self._cells(row) for row in self.rows),
             notes=self.claims,
             charts=self.charts(),

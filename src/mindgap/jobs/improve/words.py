@@ -70,7 +70,7 @@ def headline(
         change_ = f"from {amount(before, told.rate)} to {amount(control.error, told.rate)} {gain}"
         return (
             "retuning helps",
-            f"Retuning ({control.arm.name}) lowers {told.metric} {change_}; nothing else tried "
+            f"{_retuned(told, control)} lowers {told.metric} {change_}; nothing else tried "
             "helps beyond noise.",
         )
     if best is not None and best.word == "no difference":
@@ -79,6 +79,10 @@ def headline(
         return "harms", f"What was tried raises {told.metric}: keep the recipe as it is."
     tail = "; twice the data would" if more_data else ""
     return "could not tell", f"Nothing tried helps beyond noise{tail}."
+
+
+def _retuned(told: Told, control: Judged) -> str:
+    return f"Retuning ({control.arm.name})" if told.folds == 1 else "What retuning picks"
 
 
 def _retuning(told: Told, before: float, control: Judged) -> str:

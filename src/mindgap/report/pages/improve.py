@@ -5,6 +5,7 @@ import math
 from mindgap.core import Advice
 from mindgap.report import html, wording
 from mindgap.report.draw import draw_all
+from mindgap.report.gains import amount
 from mindgap.report.improved import STAGES, Improved, Passage
 from mindgap.report.parts import Verdict
 
@@ -45,7 +46,7 @@ def _verdict(improved: Improved) -> Verdict:
     )
 
 
-def _dropped(improved: Improved) -> list[tuple[str, str, Passage]]:
+def _dropped(improved: Improved) -> list[tuple[str, str | None, Passage]]:
     """Every arm once per fold, with the stage that it did not survive; the survivors first."""
     order = list(STAGES)
     last: dict[tuple[int, str], Passage] = {}
@@ -60,11 +61,11 @@ def _dropped(improved: Improved) -> list[tuple[str, str, Passage]]:
             math.inf if s.score is None else s.score,
         ),
     )
-    return [(_named(step), _fate(step), step) for step in rows]
+    return [(_fate(step), _score(step, improved.rate), step) for step in rows]
 
 
-def _named(step: Passage) -> str:
-    return f"{step.arm} (fold {step.fold})" if step.fold else step.arm
+def _score(step: Passage, rate: bool) -> str | None:
+    return None if step.score is None else amount(step.score, rate)
 
 
 def _fate(step: Passage) -> str:
