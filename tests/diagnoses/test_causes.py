@@ -6,11 +6,10 @@ from torch import nn
 
 from mindgap.core import Recipe, Subject
 from mindgap.data import load
-from mindgap.diagnoses.causes import causes
+from mindgap.diagnoses.causes import causes, doubts
 from mindgap.nets import MLP
 from mindgap.training.race.arm import baseline
 from mindgap.training.race.candidates import arms_of, remedies_to_try
-from mindgap.training.race.doubts import doubts
 from mindgap.training.race.fixes import fixes_of
 from mindgap.training.race.of_recipe import RecipeTrainer
 from mindgap.training.race.plan import make_plan

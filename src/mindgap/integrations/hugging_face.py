@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from mindgap.core import InputError, Subject
 from mindgap.integrations.optional import base_class
-from mindgap.integrations.placed import PLACE, Placed
+from mindgap.integrations.preparation import PLACE, Placed
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe

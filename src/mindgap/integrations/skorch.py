@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mindgap.core import InputError, Remedy, Subject
 from mindgap.integrations.optional import base_class
-from mindgap.integrations.placed import Placed
+from mindgap.integrations.preparation import Placed
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe

@@ -19,8 +19,8 @@ from mindgap.core import (
     write_whole,
 )
 from mindgap.core.plain import fields_of
-from mindgap.report.gains import amount, change, ends
 from mindgap.report.parts import Tone
+from mindgap.report.wording import amount, both_ends, change
 
 SCHEMA = 1
 Role = Literal["baseline", "control", "finalist", "reference"]
@@ -174,7 +174,7 @@ class Improved:
             f"{row.arm} ({ROLES[row.role]})" if row.role in ROLES else row.arm,
             amount(row.error, self.rate),
             None if row.gain is None else change(row.gain, self.rate),
-            None if row.interval is None else ends(row.interval, self.rate),
+            None if row.interval is None else both_ends(row.interval, self.rate),
             None if row.p_value is None else f"{row.p_value:.2g}",
             row.word or None,
             f"{row.cost:.2g}×",
@@ -182,7 +182,7 @@ class Improved:
 
     def charts(self) -> tuple[Chart, ...]:
         """Draw the gains, and the race of every outer fold."""
-        from mindgap.report.race import charts_of
+        from mindgap.report.pages.improve import charts_of
 
         return charts_of(self)
 

@@ -152,12 +152,12 @@ def test_one_stratum_is_the_test_itself():
 
 
 def test_strata_hold_their_level_on_tables_of_unequal_noise():
-    """Over 1,200 draws the one-sided level of 2.5 % is kept, and no test over seeds alone has it."""
+    """The one-sided level of 2.5 % is kept, up to the luck of 300 draws."""
     rng, hits = np.random.default_rng(5), 0
-    for _ in range(1200):
+    for _ in range(300):
         parts = [two_way(_table(rng, 6, 30, (0.1, 4.0 * k, 1.0))) for k in (1, 2, 3)]
         hits += stratified(parts).p_value < 0.025
-    assert 0.012 < hits / 1200 < 0.04
+    assert 1 <= hits <= 15
 
 
 def test_equal_differences_in_all_strata_prove_nothing():

@@ -18,8 +18,7 @@ from mindgap.jobs.improve.trials import ImproveTrials, unpacked
 from mindgap.report.improved import Improved
 from mindgap.runs.store import Store
 from mindgap.training.race.arm import BASELINE
-from mindgap.training.race.of_recipe import RecipeTrainer
-from mindgap.training.race.outer import Outer
+from mindgap.training.race.of_recipe import Outer, RecipeTrainer
 
 FEW = {"trainings": 80, "workers": 1, "folds": 2, "remedies": ["label-smoothing", "annealing"]}
 EVENTS = list[str]()

@@ -17,7 +17,7 @@ from mindgap.runs.executors import AnyExecutor, LocalExecutor, as_executor, avai
 from mindgap.runs.store import Store
 from mindgap.runs.sweep import default_store
 from mindgap.training.race.arm import baseline
-from mindgap.training.race.outer import Outer
+from mindgap.training.race.of_recipe import Outer
 from mindgap.training.race.plan import PILOT, Plan, affordable, as_seconds, make_plan
 
 TRAININGS = 200  # the default; see the study simulated-races for what it finds
@@ -105,21 +105,10 @@ def improve(
     seconds = None if budget is None else as_seconds(budget)
     if workers is not None:
         integer("workers", workers, 1, _MOST)
-    outers = [Outer(number=k, count=folds, seed=seed) for k in range(folds)]
+    given = {"validation": validation, "test": test, "loss": loss, "task": task, "name": name}
     sources = [
-        trainer_of(
-            recipe,
-            retune=tuple(retune),
-            holdout=holdout,
-            seed=seed,
-            validation=validation,
-            test=test,
-            loss=loss,
-            task=task,
-            name=name,
-            outer=None if folds == 1 else outer,
-        )
-        for outer in outers
+        trainer_of(recipe, retune=tuple(retune), holdout=holdout, seed=seed, outer=outer, **given)
+        for outer in _outers(folds, seed)
     ]
     with contextlib.ExitStack() as stack:
         kept = stack.enter_context(_opened(store))
@@ -131,17 +120,21 @@ def improve(
         bar = stack.enter_context(
             Progress(trainings or TRAININGS, unit="training", title="improve", shown=progress)
         )
-        labs = [
-            Lab(problem, source, trainer, kept, chosen, bar) for trainer, source, problem in sources
-        ]
+        labs = [Lab(problem, made, own, kept, chosen, bar) for own, made, problem in sources]
         count = _trainings(labs[0], seconds, trainings, seed, _width(chosen, workers))
-        plan, choices = _plan(count, folds), (seed, remedies, tuple(retune))
+        choices = (_plan(count, folds), seed, remedies, tuple(retune))
         races = [
-            Stages(row[0], lab, plan, *choices, fold)
-            for fold, (row, lab) in enumerate(zip(sources, labs, strict=True))
+            Stages(source[0], lab, *choices, fold)
+            for fold, (source, lab) in enumerate(zip(sources, labs, strict=True))
         ]
         settings = {"seed": seed, "holdout": holdout, "budget": budget}
         return _nested(races, name, settings) if folds > 1 else _whole(races[0], name, settings)
+
+
+def _outers(folds: int, seed: int) -> list[Outer | None]:
+    if folds == 1:
+        return [None]
+    return [Outer(number=k, count=folds, seed=seed) for k in range(folds)]
 
 
 def _whole(stages: Stages, name: str, settings: Mapping[str, Any]) -> Improved:

@@ -8,8 +8,8 @@ from mindgap.core import two_way
 from mindgap.jobs.improve import words
 from mindgap.jobs.improve.answer import first_row, provenance, spent, title_of
 from mindgap.jobs.improve.stages import Confirmed, Stages
-from mindgap.report.gains import change, ends
 from mindgap.report.improved import Improved, Passage
+from mindgap.report.wording import both_ends, change
 from mindgap.training.race.arm import BASELINE, RETUNED, Arm, baseline
 from mindgap.training.race.judge import Judged, Table, judge_folds
 from mindgap.training.race.search import Searched
@@ -129,7 +129,7 @@ def _sentences(
         found.append(
             f"Fold {len(found) - 1} picked {fold.pick.name}, on {_name(fold.searched.control)}: gain "
             f"{change(gain.difference, told.rate)}{unit} (95 % interval "
-            f"{ends(gain.interval, told.rate)})."
+            f"{both_ends(gain.interval, told.rate)})."
         )
     return tuple(found)
 

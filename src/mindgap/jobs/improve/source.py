@@ -8,10 +8,8 @@ from typing import Any
 from mindgap.core import InputError, Recipe, Task
 from mindgap.jobs.sample.answer import Portable
 from mindgap.runs.executors import AnyExecutor, LocalExecutor, SerialExecutor
-from mindgap.training.race.of_function import FunctionTrainer
-from mindgap.training.race.of_recipe import RecipeTrainer
-from mindgap.training.race.outer import Outer
-from mindgap.training.race.trainer import Trainer
+from mindgap.training.race.of_recipe import Outer, RecipeTrainer
+from mindgap.training.race.trainer import FunctionTrainer, Trainer
 
 _MADE: dict[str, Trainer] = {}  # of this process, by the hash of their problem
 

@@ -13,13 +13,12 @@ from mindgap.core import Finding, TwoWay, two_way
 from mindgap.jobs.improve.trials import Lab
 from mindgap.training.race.arm import RETUNED, Arm, baseline
 from mindgap.training.race.candidates import arms_of, cells, extensions, remedies_to_try
-from mindgap.training.race.digests import digest_of
 from mindgap.training.race.fixes import fixes_of
 from mindgap.training.race.judge import Errors
 from mindgap.training.race.of_recipe import RecipeTrainer
 from mindgap.training.race.plan import Plan, confirmation_seeds
 from mindgap.training.race.search import Searched, search
-from mindgap.training.race.trainer import Trainer
+from mindgap.training.race.trainer import Trainer, digest_of
 
 _SPAN, _PER_FOLD = 1_000_000, 100_000  # seeds of a race, of which half confirm; of an outer fold
 _LONGER_FROM = 400  # trainings from which four times the epochs may be tried

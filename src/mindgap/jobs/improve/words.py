@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mindgap.core import TwoWay
-from mindgap.report.gains import amount, change, ends
 from mindgap.report.improved import Row
+from mindgap.report.wording import amount, both_ends, change
 from mindgap.training.race.arm import Arm
 from mindgap.training.race.judge import Judged
 
@@ -94,7 +94,7 @@ def _certainty(told: Told, gain: TwoWay) -> str:
     unit = " points" if told.rate else ""
     return (
         f"gain {change(gain.difference, told.rate)}{unit}, 95 % interval "
-        f"{ends(gain.interval, told.rate)}, {told.sizes}"
+        f"{both_ends(gain.interval, told.rate)}, {told.sizes}"
     )
 
 
@@ -108,7 +108,7 @@ def about(told: Told, row: Judged) -> str:
     text = (
         f"{_name(row.arm)}: {row.word}. Its {told.metric} is {amount(row.error, told.rate)}, gain "
         f"{change(row.gain.difference, told.rate)}{unit} (95 % interval "
-        f"{ends(row.gain.interval, told.rate)}, {'corrected p' if told.folds == 1 else 'p'} "
+        f"{both_ends(row.gain.interval, told.rate)}, {'corrected p' if told.folds == 1 else 'p'} "
         f"{row.p_value:.2g})."
     )
     if row.word == "could not tell":
@@ -135,7 +135,7 @@ def curve(told: Told, full: float, doubled: float, half: TwoWay) -> str:
         return (
             "Whether more data would help could not be told: half of the data costs "
             f"{change(half.difference, told.rate)}{unit} on validation samples (95 % interval "
-            f"{ends(half.interval, told.rate)})."
+            f"{both_ends(half.interval, told.rate)})."
         )
     kind = told.metric.replace("test", "validation")
     return (

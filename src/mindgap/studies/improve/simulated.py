@@ -9,8 +9,9 @@ import numpy as np
 
 from mindgap.core import Record, Study, Table, Trial, option, proportion_interval
 from mindgap.core.chart.numbers import round_down, round_up
-from mindgap.studies.improve.worlds import CONCRETE, DIGITS, Effect, Kind, Side, World
-from mindgap.training.race.arm import BASELINE, RETUNED, Arm, baseline
+from mindgap.studies.improve.arms import SETTINGS, candidates, effect_of, setting
+from mindgap.studies.improve.worlds import CONCRETE, DIGITS, Kind, Side, World
+from mindgap.training.race.arm import BASELINE, Arm, baseline
 from mindgap.training.race.judge import Errors, Judged, judge, judge_folds
 from mindgap.training.race.of_recipe import FOLDS
 from mindgap.training.race.plan import Plan, confirmation_seeds, make_plan
@@ -22,7 +23,6 @@ NULLS: tuple[Kind, ...] = ("equal", "unequal variances", "heavy tails", "ties", 
 GAINS = (1.0, 2.0, 3.0)
 TYPICAL, OUTER = 2.0, 3  # gain and outer folds of the rows that compare designs
 _PAIR: tuple[tuple[Kind, float], ...] = (("equal", 0.0), ("gain", TYPICAL))
-HELPFUL = 2  # place of the remedy that helps, where one does
 RESERVED = 8.0  # trainings that improve spends on the diagnosis and the learning curve
 COUNTS = ("races", "helps", "false", "covered", "judged", "seeds")
 SUMS = ("bias", "square")
@@ -152,7 +152,7 @@ def race(world: World, cell: Cell, plan: Plan, seed: int) -> dict[str, float]:
         return _nested(world, cell, plan, rng)
     searched, errors = _confirmed(world, cell, plan, rng)
     found = judge(searched.control, searched.finalists, baseline(), errors)
-    true = [_effect(row.arm).gain for row in found]
+    true = [effect_of(row.arm).gain for row in found]
     return _counted(world, found, true, len(errors[BASELINE]))
 
 
@@ -166,7 +166,7 @@ def _nested(world: World, cell: Cell, plan: Plan, rng: np.random.Generator) -> d
         for arm, (searched, own) in zip(picks, folds, strict=True)
     ]
     found = judge_folds(picks[0], *(list(part) for part in zip(*tables, strict=True)))
-    true = math.fsum(_effect(arm).gain for arm in picks) / cell.outer
+    true = math.fsum(effect_of(arm).gain for arm in picks) / cell.outer
     return _counted(world, [found], [true], min(len(own[BASELINE]) for _, own in folds))
 
 
@@ -181,7 +181,7 @@ def _confirmed(
     count = confirmation_seeds(searched.noise, world.test, max(2, share))
     side = Side(world, cell.kind, world.test, rng)
     return searched, {
-        arm.name: np.stack([s.errors for s in side.errors(arm.name, _effect(arm), 0, count)])
+        arm.name: np.stack([s.errors for s in side.errors(arm.name, effect_of(arm), 0, count)])
         for arm in arms
     }
 
@@ -217,10 +217,12 @@ def _searched(world: World, cell: Cell, plan: Plan, rng: np.random.Generator) ->
         plan,
         baseline(),
         observe,
-        cells=_CELLS,
-        extend=lambda best, _: [_cell(f"{best.name}, further", 6)] if best in _CELLS[:2] else [],
+        cells=SETTINGS,
+        extend=lambda best, _: (
+            [setting(f"{best.name}, further", 6)] if best in SETTINGS[:2] else []
+        ),
         candidates=lambda control: [
-            arm.on(control) for arm in _candidates(cell.kind, cell.gain, plan)
+            arm.on(control) for arm in candidates(cell.kind, cell.gain, plan)
         ],
         seeds=range(1000),
     )
@@ -228,51 +230,8 @@ def _searched(world: World, cell: Cell, plan: Plan, rng: np.random.Generator) ->
 
 def _seen(sides: Sequence[Side], arm: Arm, seed: int) -> Scores:
     fold = seed % len(sides)
-    (found,) = sides[fold].errors(arm.name, _effect(arm), seed, seed + 1)
+    (found,) = sides[fold].errors(arm.name, effect_of(arm), seed, seed + 1)
     return found._replace(fold=fold)
-
-
-def _cell(name: str, place: int, cost: float = 1.0) -> Arm:
-    return Arm(name=name, group=RETUNED, cost=cost, fix={"place": place})
-
-
-# Retuned settings gain nothing on average, so that whatever is chosen was chosen by luck.
-_CELLS = (
-    *(_cell("learning rate ×3", 1), _cell("learning rate ÷3", 2)),
-    *(_cell("epochs ×2", 3, 2.0), _cell("weight decay", 4)),
-)
-
-
-def _candidates(kind: Kind, gain: float, plan: Plan) -> list[Arm]:
-    """Make remedies at several strengths; the last of them costs twice as much, as SAM does."""
-    return [
-        Arm(
-            name=f"remedy {group} ({strength})",
-            group=f"remedy {group}",
-            cost=2.0 if group == plan.remedies - 1 else 1.0,
-            fix={
-                "gain": _gain(kind, gain, group, strength),
-                "place": plan.strengths * group + strength,
-            },
-        )
-        for group in range(plan.remedies)
-        for strength in range(plan.strengths)
-    ]
-
-
-def _gain(kind: Kind, gain: float, group: int, strength: int) -> float:
-    if kind == "harmful":
-        return -0.25 * (1 + (group + 2 * strength) % 6)
-    if group == HELPFUL and gain:
-        return gain if strength == 1 or kind == "even gain" else gain / 2
-    return 0.0
-
-
-def _effect(arm: Arm) -> Effect:
-    """Read the effect of an arm; the retuned control below it gains nothing."""
-    if arm.group == BASELINE:
-        return Effect()
-    return Effect(gain=arm.fix.get("gain", 0.0), place=arm.fix["place"])
 
 
 def _cells() -> list[Cell]:

@@ -1,5 +1,6 @@
-"""RecipeTrainer: trains a recipe, with validation samples from its training data."""
+"""RecipeTrainer: trains a recipe, with validation samples and outer folds from its own data."""
 
+import dataclasses
 import hashlib
 import warnings
 from collections.abc import Sequence
@@ -7,13 +8,21 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, Recipe, Subject, canonical, checked_call, evaluating, seeded
-from mindgap.data.splits import stratified_split
+from mindgap.core import (
+    Batch,
+    InputError,
+    Recipe,
+    Subject,
+    canonical,
+    checked_call,
+    evaluating,
+    seeded,
+)
+from mindgap.data.splits import stratified_folds, stratified_split
 from mindgap.training.ensemble import SequentialNotice, ensemble
 from mindgap.training.race.arm import Arm
-from mindgap.training.race.digests import digest, digest_of
 from mindgap.training.race.fixes import cleaned, recompute, rescaled
-from mindgap.training.race.trainer import Trainer
+from mindgap.training.race.trainer import Trainer, digest, digest_of
 
 FOLDS = 5  # beyond it, seeds and no longer the validation samples limit what a search sees
 _PROBE = 64  # samples on which an untrained model answers, to tell one model from another
@@ -131,3 +140,67 @@ def _optimizer(recipe: Recipe) -> str:
     groups = [{k: v for k, v in group.items() if k != "params"} for group in made.param_groups]
     schedule = None if recipe.schedule is None else recipe.schedule(made)
     return f"{type(made).__name__} {groups} {type(schedule).__name__}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outer:
+    """One of several outer folds.
+
+    Args:
+        number: Which one, from zero.
+        count: How many there are.
+        seed: Decides which samples are in which fold.
+    """
+
+    number: int
+    count: int
+    seed: int
+
+    def cut(self, recipe: Recipe) -> Recipe:
+        """Return the recipe with this fold as test data and all other samples as training data.
+
+        Args:
+            recipe: Its training and test samples are pooled.
+
+        >>> x, y = torch.arange(8.0)[:, None], torch.tensor([0, 1] * 4)
+        >>> recipe = Recipe(model=torch.nn.Identity, train=(x[:6], y[:6]), test=(x[6:], y[6:]))
+        >>> folds = [Outer(number=k, count=2, seed=0).cut(recipe).splits() for k in range(2)]
+        >>> [(len(train), len(test)) for train, test in folds]
+        [(4, 4), (4, 4)]
+        """
+        if isinstance(recipe.sample_weights, Tensor) and recipe.test is not None:
+            raise InputError(
+                "folds must go with a recipe whose samples all have a weight, got sample_weights for "
+                "the training samples alone. Join training and test data, or leave one of them out."
+            )
+        whole = _pooled(recipe)
+        train, test = stratified_folds(whole.target, self.count, self.seed)[self.number]
+        weights = recipe.sample_weights
+        return recipe.replace(
+            train=_data(whole, train, recipe.target or "labels"),
+            test=_data(whole, test, recipe.target or "labels"),
+            sample_weights=weights[train] if isinstance(weights, Tensor) else weights,
+        )
+
+
+def _pooled(recipe: Recipe) -> Batch:
+    """Read all samples, those of a test set last."""
+    parts = [split.take(torch.arange(len(split))) for split in recipe.splits() if split is not None]
+    inputs = [part.inputs for part in parts]
+    target = torch.cat([part.target for part in parts])
+    first = inputs[0]
+    if isinstance(first, dict):
+        joined = {
+            name: torch.cat([part[name] for part in inputs if isinstance(part, dict)])
+            for name in first
+        }
+        return Batch(joined, target, torch.arange(len(target)))
+    columns = zip(*(part for part in inputs if not isinstance(part, dict)), strict=True)
+    return Batch(tuple(map(torch.cat, columns)), target, torch.arange(len(target)))
+
+
+def _data(whole: Batch, places: Tensor, key: str) -> tuple[Tensor, ...] | dict[str, Tensor]:
+    target = whole.target[places]
+    if isinstance(whole.inputs, dict):
+        return {**{name: v[places] for name, v in whole.inputs.items()}, key: target}
+    return (*(value[places] for value in whole.inputs), target)

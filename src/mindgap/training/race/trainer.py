@@ -1,7 +1,9 @@
-"""Trainer: what trains an arm, and how its models answer on validation and test samples."""
+"""Trainers: what trains an arm, and how its models answer on validation and test samples."""
 
 import abc
-from collections.abc import Sequence
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mindgap.core import (
+    Batch,
     Loss,
     NotFiniteError,
     Split,
+    Subject,
     Task,
     align,
     as_loss,
+    as_split,
     checked_call,
     evaluating,
     typed,
@@ -117,3 +122,90 @@ def _scores_of(outputs: Tensor, targets: Tensor, loss: Any, task: Task) -> Score
     said = outputs.argmax(1) if task == "classification" else (outputs > 0).to(outputs.dtype)
     wrong = (said != align(outputs, known)).double()
     return Scores((wrong.flatten(1).mean(1) if wrong.ndim > 1 else wrong).numpy(), losses.numpy())
+
+
+class FunctionTrainer(Trainer):
+    """Trains by a function of the user's own.
+
+    Args:
+        train: Takes a seed and a list of remedies, and returns a trained model. Settings of the
+            retuned baseline come as further keywords.
+        validation: Samples that it does not train on, to rank arms on.
+        test: Test samples.
+        loss: The loss.
+        task: The task; follows from the loss and the targets if None.
+        name: Tells this function and its data from others in a store.
+    """
+
+    def __init__(
+        self,
+        train: Callable[..., Any],
+        validation: Any,
+        test: Any,
+        loss: Any,
+        task: Task | None = None,
+        name: str = "",
+    ) -> None:
+        held = as_split(validation, None, "validation data")
+        found = task or Subject(nn.Identity(), loss, held).task
+        super().__init__([held], as_split(test, None, "test data"), loss, found)
+        self.train, self.name = train, name
+
+    def models(self, arm: Arm, seeds: Sequence[int], *, all_data: bool) -> list[nn.Module]:  # noqa: ARG002
+        """Call the function once per seed; it decides on which data it trains."""
+        return [self._model(arm, seed) for seed in seeds]
+
+    def _model(self, arm: Arm, seed: int) -> nn.Module:
+        from mindgap.core.estimator import as_module
+
+        return as_module(self.train(seed, list(arm.remedies), **arm.settings)).eval()
+
+    def together(self, arm: Arm) -> bool:  # noqa: ARG002
+        """One training is one call."""
+        return False
+
+    def identity(self) -> str:
+        """Hash the name, the function's code and the validation data."""
+        function: Any = self.train
+        while isinstance(function, functools.partial):
+            function = function.func
+        code = getattr(function, "__code__", None)
+        parts = [
+            self.name,
+            getattr(function, "__qualname__", type(function).__name__),
+            "" if code is None else code.co_code.hex() + repr(_constants(code.co_consts)),
+            *map(digest_of, self.validation),
+        ]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _constants(values: tuple[Any, ...]) -> list[Any]:
+    return [value for value in values if isinstance(value, int | float | str | bool | None)]
+
+
+def digest_of(split: Split, *, targets: bool = True) -> str:
+    """Hash the samples of a split.
+
+    Args:
+        split: The samples.
+        targets: Whether their targets count.
+    """
+    found = hashlib.sha256()
+    for batch in split.batches(1024):
+        for value in _values(batch):
+            found.update(digest(value).encode())
+        if targets:
+            found.update(digest(batch.target).encode())
+    return found.hexdigest()[:16]
+
+
+def _values(batch: Batch) -> list[Tensor]:
+    inputs = batch.inputs
+    return [inputs[k] for k in sorted(inputs)] if isinstance(inputs, dict) else list(inputs)
+
+
+def digest(value: Tensor) -> str:
+    """Hash a tensor: its type, shape and bits."""
+    bits = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+    head = f"{value.dtype} {tuple(value.shape)} ".encode()
+    return hashlib.sha256(head + bits).hexdigest()[:16]
