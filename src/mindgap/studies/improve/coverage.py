@@ -26,14 +26,14 @@ from mindgap.training.race.of_recipe import RecipeTrainer
 
 # Data, training samples, and test samples of a draw.
 SETS = (
-    *(("digits", 600, 300), ("mnist", 1000, 600)),
-    *(("uci-concrete", 400, 206), ("uci-wine", 800, 321)),
+    *(("digits", 600, 300), ("uci-concrete", 400, 206)),
+    *(("uci-wine", 800, 321), ("mnist", 1000, 600)),
 )
 COLUMNS = (
     *("data", "arm", "seeds", "samples", "true gain", "coverage, %", "interval of coverage"),
     *("coverage over seeds alone, %", "no difference, %"),
 )
-_BLOCK = 25  # seeds that are trained at once
+_BLOCK = 32  # seeds that are trained at once
 
 
 class IntervalCoverage(Study):
@@ -58,9 +58,9 @@ class IntervalCoverage(Study):
     method = ("E5",)
     cites = ("holm1979simple",)
 
-    pool: int = option(200, help="seeds of every arm in the population", low=4)
+    pool: int = option(64, help="seeds of every arm in the population", low=4)
     test_samples: int = option(10_000, help="largest number of samples in the population", low=20)
-    draws: int = option(2000, help="draws per arm", low=2)
+    draws: int = option(1000, help="draws per arm", low=2)
     seeds: int = option(20, help="seeds of a draw", low=2)
     hidden: int = option(32, help="hidden units of the network", low=1)
     epochs: int = option(20, help="epochs of the recipe as given", low=1)
