@@ -6,6 +6,7 @@ it is confident; hard samples contradict it where it is not.
 """
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,8 +16,9 @@ from mindgap.diagnoses.diagnose import diagnose
 from mindgap.ops.evidence.reference import reference
 from mindgap.ops.evidence.rows import rows
 from mindgap.training.fit import fit
-from mindgap.training.race.arm import baseline
-from mindgap.training.race.of_recipe import RecipeTrainer
+
+if TYPE_CHECKING:  # whoever loads all diagnoses need not load the race
+    from mindgap.training.race.of_recipe import RecipeTrainer
 
 CONFIDENT = 0.25  # share of the samples, on which a healthy predictor is hardly ever contradicted
 RATE = 0.015  # share of their labels that is contradicted; a finding needs surely more than that
@@ -24,7 +26,7 @@ LEVEL = 0.5  # of the rate among all samples: hard ones are contradicted far les
 MOST = 0.4  # share of suspects beyond which the predictor is too weak to accuse anybody
 
 
-def causes(trainer: RecipeTrainer, seed: int) -> list[Finding]:
+def causes(trainer: "RecipeTrainer", seed: int) -> list[Finding]:
     """Train a recipe once and diagnose it, with validation samples in the place of test data.
 
     Args:
@@ -35,6 +37,8 @@ def causes(trainer: RecipeTrainer, seed: int) -> list[Finding]:
         The findings without their charts, the most important first. Suspects are named by their
         places in all training data.
     """
+    from mindgap.training.race.arm import baseline
+
     fold = trainer.fold(seed)
     known = trainer.prepared(baseline(), fold).replace(test=trainer.validation[fold])
     subject: Subject = fit(known, seed=seed).subject()
