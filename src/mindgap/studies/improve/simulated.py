@@ -83,7 +83,7 @@ class SimulatedRaces(Study):
     with.
 
     >>> len(SimulatedRaces(races=200, block=100).trials())
-    32
+    52
     """
 
     method = ("E5",)
