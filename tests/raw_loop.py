@@ -11,7 +11,16 @@ from torch import Tensor, nn
 from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
-from mindgap.remedies import Annealing, InputNoise, LabelSmoothing, Mixup, WeightAveraging
+from mindgap.remedies import (
+    ActiveBias,
+    Annealing,
+    ClassBalance,
+    InputNoise,
+    LabelSmoothing,
+    Mixup,
+    VarianceWeighting,
+    WeightAveraging,
+)
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 
 SETTINGS = {"gamma": 2.0, "beta2": 5.0, "seed": 3}
@@ -25,6 +34,9 @@ EVERYWHERE: list[Remedy] = [
     Annealing(peak=2.0),
     WeightAveraging(share=0.6),
 ]
+
+# Weights from the training data before the first step, and weights that change with training.
+WEIGHTED: list[Remedy] = [ClassBalance(), ActiveBias(burn_in=2), VarianceWeighting()]
 
 
 def network() -> nn.Module:
@@ -95,12 +107,15 @@ def by_remedies(remedies: list[Remedy], epochs: int = EPOCHS) -> nn.Module:
         base(model.parameters()), remedies, model=model, seed=3, subject=joined
     )
     for _ in optimizer.training(epochs):
-        for inputs, targets in batches():
+        for number, (inputs, targets) in enumerate(batches()):
+            places = torch.arange(number * SIZE, number * SIZE + len(targets))
 
-            def closure(inputs: Tensor = inputs, targets: Tensor = targets) -> Tensor:
+            def closure(
+                inputs: Tensor = inputs, targets: Tensor = targets, places: Tensor = places
+            ) -> Tensor:
                 optimizer.zero_grad()
                 output = model(optimizer.inputs(inputs))
-                loss = optimizer.loss("cross_entropy", output, targets)
+                loss = optimizer.loss("cross_entropy", output, targets, index=places)
                 loss.backward()
                 return loss
 

@@ -11,6 +11,7 @@ import torch
 from raw_loop import (
     EVERYWHERE,
     SIZE,
+    WEIGHTED,
     base,
     batches,
     by_perturbation,
@@ -202,6 +203,13 @@ def test_remedies_of_every_hook_act_as_in_the_loop_written_out(tmp_path: Path) -
     found = trained(tmp_path, remedied(EVERYWHERE))
     assert near(found, by_remedies(EVERYWHERE))
     assert not near(found, by_remedies([]), 1e-3)
+
+
+@pytest.mark.parametrize("remedy", WEIGHTED, ids=lambda one: one.name)
+def test_sample_weights_act_as_in_the_loop_written_out(tmp_path: Path, remedy: Remedy) -> None:
+    found = trained(tmp_path, remedied(remedy))
+    assert near(found, by_remedies([remedy]))
+    assert not near(found, by_remedies([]), 1e-4)
 
 
 def test_a_remedy_of_the_inputs_leaves_the_models_own_loss(tmp_path: Path) -> None:

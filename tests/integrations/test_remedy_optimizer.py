@@ -128,7 +128,7 @@ def test_misuse_is_told() -> None:
     with pytest.raises(InputError, match="must see the training data, got subject=None"):
         RemedyOptimizer(optimizer.base, VarianceWeighting(), model=model)
     with pytest.raises(InputError, match="must see the model before training"):
-        RemedyOptimizer(optimizer.base, Dropout(), subject=lambda one: joined(one, plan))
+        RemedyOptimizer(optimizer.base, Dropout(), subject=lambda one: joined(one, plan)).begin(1)
     with pytest.raises(InputError, match="must know the model"):
         RemedyOptimizer(optimizer.base, SAM()).step(lambda: None)
     with pytest.raises(InputError, match="remedies"):

@@ -12,6 +12,7 @@ from raw_loop import (
     EVERYWHERE,
     SETTINGS,
     SIZE,
+    WEIGHTED,
     batches,
     by_perturbation,
     by_plain_steps,
@@ -29,7 +30,7 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import TrainingLoss
-from mindgap.remedies import ASAM, SAM, EarlyStopping, LabelSmoothing
+from mindgap.remedies import ASAM, SAM, ActiveBias, EarlyStopping, LabelSmoothing
 from mindgap.training.probe import Probe
 
 skorch = pytest.importorskip(
@@ -148,6 +149,31 @@ def test_remedies_of_every_hook_act_as_in_the_loop_written_out() -> None:
     found = fitted(optimizer=optimizer, kind=Net)
     assert near(found, by_remedies(EVERYWHERE))
     assert not near(found, by_remedies([]), 1e-3)
+
+
+@pytest.mark.parametrize("remedy", WEIGHTED, ids=lambda one: one.name)
+def test_sample_weights_act_as_in_the_loop_written_out(remedy: Remedy) -> None:
+    optimizer = remedied(torch.optim.Adam, remedy, seed=3, subject=joined)
+    found = fitted(optimizer=optimizer, kind=Net)
+    assert near(found, by_remedies([remedy]))
+    assert not near(found, by_remedies([]), 1e-4)
+
+
+def test_places_are_those_of_the_data_given_to_fit() -> None:
+    seen = list[int]()
+
+    class Noted(Net):
+        def get_loss(self, *given: Any, training: bool = False, **named: Any) -> Any:
+            seen.extend(self._places.tolist() if training else [])
+            return super().get_loss(*given, training=training, **named)
+
+    optimizer = remedied(torch.optim.Adam, ActiveBias(), seed=3, subject=joined)
+    split = skorch.dataset.ValidSplit(4, stratified=False)
+    one = net(optimizer=optimizer, kind=Noted, max_epochs=1, train_split=split)
+    one.fit(*samples())
+    total = len(samples()[1])
+    assert len(seen) == len(set(seen)) < total
+    assert max(seen) >= len(seen)  # no place in the part that is trained on
 
 
 def test_a_remedy_stops_the_net() -> None:

@@ -32,9 +32,9 @@ lazy(
         "special": "binomial_upper_tail chi_square_tail hypergeometric_tail normal_tail",
         "spec": "Spec implements option",
         "split": "Batch Inputs Split as_split as_tensor check_finite part",
-        "stats.comparisons": "Nested Paired binomial_tail_inverse holm kl_inverse mean_interval paired "
-        "paired_nested proportion_interval spearman standard_error",
-        "stats.two_way": "TwoWay minimum_detectable two_way",
+        "stats.comparisons": "Nested Paired holm mean_interval paired paired_nested spearman standard_error",
+        "stats.proportions": "binomial_tail_inverse kl_inverse proportion_interval",
+        "stats.two_way": "TwoWay minimum_detectable stratified two_way",
         "study": "Record Study Trial",
         "subject": "Subject Which check_classes typed",
         "table": "Table",

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from mindgap.core import InputError, Subject
 from mindgap.integrations.optional import base_class
+from mindgap.integrations.preparation import PLACE, Placed
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
@@ -56,24 +57,48 @@ class RemedyMixin:
     ) -> Any:
         """Compute the loss that the remedies want, in training."""
         optimizer, plain = _bare(getattr(self, "optimizer", None)), super().compute_loss  # type: ignore[misc]
+        places = inputs.get(PLACE)
+        inputs = {name: value for name, value in inputs.items() if name != PLACE}
         if not model.training or not isinstance(optimizer, RemedyOptimizer):
             return plain(model, inputs, *more, **named)
         if optimizer.writes("inputs"):
             changed = {name: value for name, value in inputs.items() if name != "labels"}
             inputs = {**inputs, **optimizer.inputs(changed)}
-        if not optimizer.writes("losses", "weights", "penalty"):
+        if not (optimizer.weighs or optimizer.writes("losses", "penalty")):
             return plain(model, inputs, *more, **named)
         outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
-        return optimizer.loss("cross_entropy", *_classes(outputs, inputs.get("labels")))
+        return optimizer.loss(
+            "cross_entropy", *_classes(outputs, inputs.get("labels")), index=places
+        )
 
     def train(self, *given: Any, **named: Any) -> Any:
         """Train, and let remedies act after every epoch and at the end."""
         optimizer = _bare(self.optimizer)  # type: ignore[attr-defined]
-        if isinstance(optimizer, RemedyOptimizer) and optimizer.model is None:
-            optimizer.model = self.model  # type: ignore[attr-defined]
+        if isinstance(optimizer, RemedyOptimizer):
+            if optimizer.model is None:
+                optimizer.model = self.model  # type: ignore[attr-defined]
+            optimizer.begin(int(self.args.num_train_epochs))  # type: ignore[attr-defined]
         self.remove_callback(_Ends)  # type: ignore[attr-defined]
         self.add_callback(_Ends(optimizer))  # type: ignore[attr-defined]
         return super().train(*given, **named)  # type: ignore[misc]
+
+    def get_train_dataloader(self) -> Any:
+        """Read the training data with their places, if a remedy weights samples."""
+        make, whole = super().get_train_dataloader, self.train_dataset  # type: ignore[misc, has-type]
+        optimizer = _bare(self.optimizer)  # type: ignore[attr-defined]
+        if not (isinstance(optimizer, RemedyOptimizer) and optimizer.weighs):
+            return make()
+        self.train_dataset = Placed(whole)
+        try:
+            return make()
+        finally:
+            self.train_dataset = whole
+
+    def _set_signature_columns_if_needed(self) -> None:
+        """Let the places pass, although the model does not take them."""
+        super()._set_signature_columns_if_needed()  # type: ignore[misc]
+        columns: list[str] = self._signature_columns  # type: ignore[has-type]
+        self._signature_columns = list(dict.fromkeys([*columns, PLACE]))
 
     def _check(self) -> None:
         batches = self.args.gradient_accumulation_steps  # type: ignore[attr-defined]

@@ -32,7 +32,8 @@ class RemedyOptimizer(WrappedOptimizer):
     ``optimizer.loss("cross_entropy", model(optimizer.inputs(x)), y)`` in the closure. For one that
     acts after epochs or at the end (weight averaging, early stopping), write
     ``for epoch in optimizer.training(epochs)``; the callbacks of the integrations do this
-    themselves. Sample weights (class balance, active bias) need ``loss(…, index=places)``. Where
+    themselves. Sample weights (class balance, active bias) need ``loss(…, index=places)``, which the
+    integrations of Hugging Face and skorch pass themselves. Where
     gradients are scaled or accumulated over several batches, use
     :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` for PerturbedOPT.
 
@@ -85,12 +86,27 @@ class RemedyOptimizer(WrappedOptimizer):
         self.sample_weights: Tensor | None = None
         for remedy in self.remedies:
             check_remedy(remedy, validate, subject)
-            if "prepare" in remedy.hooks():
-                self.sample_weights = prepared_weights(
-                    remedy, self.sample_weights, model, subject, self.epochs
-                )
+        self._prepared = False
+        if model is not None:
+            self._prepare()
         self.steps, self.memories = 0, [dict[str, Any]() for _ in self.remedies]
         self._called, self._driven = set[str](), False
+
+    def _prepare(self) -> None:
+        """Let remedies look at the model and the training data, once, before the first step."""
+        if self._prepared:
+            return
+        for remedy in self.remedies:
+            if "prepare" in remedy.hooks():
+                self.sample_weights = prepared_weights(
+                    remedy, self.sample_weights, self.model, self.subject, self.epochs
+                )
+        self._prepared = True
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the loss must know the places of its samples in the training data."""
+        return self.sample_weights is not None or self.writes("weights")
 
     def writes(self, *hooks: str) -> bool:
         """Return whether a remedy writes one of these hooks."""
@@ -178,6 +194,7 @@ class RemedyOptimizer(WrappedOptimizer):
             epochs: How many epochs are planned; 0 if that is not known.
         """
         self.epochs, self._driven = self.epochs or epochs, True
+        self._prepare()
         self._check_plan()
 
     def end_epoch(self) -> bool:
@@ -222,6 +239,7 @@ class RemedyOptimizer(WrappedOptimizer):
         Args:
             closure: Clears the gradients, runs forward and backward, and returns the loss.
         """
+        self._prepare()
         self._check_plan()
         self._called.clear()
         for remedy, training in zip(self.remedies, self._states(), strict=True):
@@ -307,7 +325,7 @@ class RemedyOptimizer(WrappedOptimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         names = ["model", "remedies", "seed", "steps", "memories", "epochs", "validate", "subject"]
-        names += ["sample_weights", "_called", "_driven"]
+        names += ["sample_weights", "_called", "_driven", "_prepared"]
         return {**super().__getstate__(), **{name: self.__dict__[name] for name in names}}
 
     def __repr__(self) -> str:

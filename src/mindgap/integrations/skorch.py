@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mindgap.core import InputError, Remedy, Subject
 from mindgap.integrations.optional import base_class
+from mindgap.integrations.preparation import Placed
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
@@ -20,6 +21,7 @@ _Callback: Any = base_class("skorch.callbacks", "Callback", "skorch")
 Made = Callable[..., torch.optim.Optimizer]
 _LOSS = ("losses", "weights", "penalty")
 _BATCH = ("inputs", *_LOSS)
+_PLACED = ("inputs", "target", "place")  # parts of a batch with its places
 
 
 def perturbed(base: Made, **settings: Any) -> Callable[..., PerturbedOptimizer]:
@@ -68,6 +70,26 @@ class RemedyMixin:
     on validation data stay as they are.
     """
 
+    _places: Tensor | None = None  # of the samples of this batch in the data given to fit
+
+    def get_iterator(self, dataset: Any, training: bool = False) -> Any:
+        """Read the training data with their places, if a remedy weights samples."""
+        optimizer = getattr(self, "optimizer_", None)
+        if training and isinstance(optimizer, RemedyOptimizer) and optimizer.weighs:
+            dataset = Placed(dataset)
+        return super().get_iterator(dataset, training=training)  # type: ignore[misc]
+
+    def run_single_epoch(self, iterator: Any, training: bool, *more: Any, **named: Any) -> Any:
+        """Run an epoch; remember the places of every batch and hand on the rest."""
+        batches = self._noted(iterator) if training else iterator
+        return super().run_single_epoch(batches, training, *more, **named)  # type: ignore[misc]
+
+    def _noted(self, iterator: Any) -> Iterator[Any]:
+        for batch in iterator:
+            parts = list(batch) if isinstance(batch, tuple | list) else [batch]
+            self._places = parts.pop() if len(parts) == len(_PLACED) else None
+            yield parts if self._places is not None else batch
+
     def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
         """Run a batch whose inputs the remedies changed."""
         optimizer = self.optimizer_  # type: ignore[attr-defined]
@@ -86,10 +108,15 @@ class RemedyMixin:
         """Compute the loss that the remedies want, in training."""
         plain = super().get_loss  # type: ignore[misc]
         optimizer = getattr(self, "optimizer_", None)
-        if not (training and isinstance(optimizer, RemedyOptimizer) and optimizer.writes(*_LOSS)):
+        if not (training and isinstance(optimizer, RemedyOptimizer)) or not (
+            optimizer.weighs or optimizer.writes(*_LOSS)
+        ):
             return plain(y_pred, y_true, X=X, training=training)
         return optimizer.loss(
-            lambda output, target: plain(output, target, training=training), y_pred, y_true
+            lambda output, target: plain(output, target, training=training),
+            y_pred,
+            y_true,
+            index=self._places,
         )
 
 
@@ -106,12 +133,12 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
             )
         if isinstance(optimizer, RemedyOptimizer):
             optimizer.model = net.module_
-            if optimizer.writes(*_BATCH) and not isinstance(net, RemedyMixin):
+            optimizer.begin(len(net.history) + net.max_epochs)
+            if (optimizer.weighs or optimizer.writes(*_BATCH)) and not isinstance(net, RemedyMixin):
                 raise InputError(
                     "A remedy that changes inputs or losses must go with a net that lets it, got "
                     f"{type(net).__name__}. Write class Net(RemedyMixin, {type(net).__name__})."
                 )
-            optimizer.begin(len(net.history) + net.max_epochs)
 
     def on_epoch_end(self, net: Any, **_: Any) -> None:
         """Let remedies act after the epoch; KeyboardInterrupt is how a callback of skorch stops."""

@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from mindgap.core import (
-    Bar,
     Chart,
     InputError,
     Interval,
-    Line,
-    Series,
     Table,
     check_types,
     parsed,
@@ -21,13 +18,11 @@ from mindgap.core import (
     unworded,
     write_whole,
 )
-from mindgap.core.chart import numbers
 from mindgap.core.plain import fields_of
-from mindgap.report import wording
 from mindgap.report.parts import Tone
+from mindgap.report.wording import amount, both_ends, change
 
 SCHEMA = 1
-FAR = 1.5  # times the largest error of an arm that survived the first rung: beyond it, not drawn
 Role = Literal["baseline", "control", "finalist", "reference"]
 ROLES = {"baseline": "as given", "control": "retuned control"}
 STAGES = {
@@ -85,6 +80,7 @@ class Passage:
         seeds: Number of seeds behind it.
         kept: Whether it went on.
         reason: Why, or why not.
+        fold: Number of the outer fold; zero if there are none.
     """
 
     stage: str
@@ -94,6 +90,7 @@ class Passage:
     seeds: int
     kept: bool
     reason: str
+    fold: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,14 +112,15 @@ class Improved:
         log: Who was dropped when and why, on validation data.
         chosen: The name of the arm to use.
         code: How to train it, to paste.
-        seeds: Number of fresh seeds of the confirmation.
-        samples: Number of test samples.
+        seeds: Number of fresh seeds of the confirmation, in every outer fold.
+        samples: Number of test samples, in all outer folds.
         validation: Number of validation samples.
         trainings: Trainings by purpose, in units of the recipe as given.
         trials: Number of trainings by group in the search.
         findings: What diagnoses found on training and validation data, as sentences.
         skipped: Remedies that did not fit, and why.
         provenance: Versions, settings and the date.
+        folds: Number of outer folds; one if there is a test set.
     """
 
     title: str
@@ -144,6 +142,7 @@ class Improved:
     findings: tuple[str, ...] = ()
     skipped: Mapping[str, str] = dataclasses.field(default_factory=dict)
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    folds: int = 1
 
     def __getitem__(self, arm: str) -> Row:
         return next(row for row in self.rows if row.arm == arm)
@@ -161,9 +160,10 @@ class Improved:
 
     def table(self) -> Table:
         """Return arm × (error, change against the control, interval, corrected p, cost)."""
+        p_value = "p (Holm)" if self.folds == 1 else "p"
         return Table(
             title=f"{self.title}: {self.metric} on {self.samples:,} samples",
-            columns=("arm", self.metric, "gain", "95 % interval", "p (Holm)", "verdict", "cost"),
+            columns=("arm", self.metric, "gain", "95 % interval", p_value, "verdict", "cost"),
             rows=tuple(self._cells(row) for row in self.rows),
             notes=self.claims,
             charts=self.charts(),
@@ -174,72 +174,17 @@ class Improved:
             f"{row.arm} ({ROLES[row.role]})" if row.role in ROLES else row.arm,
             amount(row.error, self.rate),
             None if row.gain is None else change(row.gain, self.rate),
-            None if row.interval is None else ends(row.interval, self.rate),
+            None if row.interval is None else both_ends(row.interval, self.rate),
             None if row.p_value is None else f"{row.p_value:.2g}",
             row.word or None,
             f"{row.cost:.2g}×",
         )
 
     def charts(self) -> tuple[Chart, ...]:
-        """Draw the race and the gains."""
-        return tuple(chart for chart in (self._gains(), self._race()) if chart is not None)
+        """Draw the gains, and the race of every outer fold."""
+        from mindgap.report.pages.improve import charts_of
 
-    def _gains(self) -> Chart | None:
-        rows = [row for row in self.rows if row.gain is not None and row.interval is not None]
-        if not rows:
-            return None
-        low = [row.interval.low for row in rows if row.interval]
-        high = [row.interval.high for row in rows if row.interval]
-        gains = [row.gain for row in rows]
-        names = [_against(row) for row in rows]
-        return Bar(
-            title=f"How much lower the {self.metric} is",
-            caption="Whiskers are 95 % intervals. Retuning is compared with the recipe as given, all "
-            "else with the retuned control.",
-            y_label=f"gain in {self.metric}",
-            series=[Series(x=names, y=gains, low=low, high=high)],
-            horizontal=True,
-            percent=self.rate,
-        )
-
-    def _race(self) -> Chart | None:
-        rungs = [step for step in self.log if step.stage != "retune" and step.score is not None]
-        if not rungs:
-            return None
-        last = {step.arm: step.stage for step in rungs}
-        runners = [arm for arm, stage in last.items() if stage != "rung 1"]
-        # One arm far off would press all others together.
-        limit = FAR * max(step.score or 0.0 for step in rungs if step.arm in runners)
-        early = [s for s in rungs if s.arm not in runners and (s.score or 0.0) <= limit]
-        hidden = sum(s.arm not in runners for s in rungs) - len(early)
-        series = [self._run_of(arm, rungs) for arm in runners]
-        dropped = Series(
-            name="dropped in the first rung",
-            x=[STAGES["rung 1"]] * len(early),
-            y=[step.score for step in early],
-            mode="markers",
-        )
-        tail = f" {hidden} arms lie higher and are not shown." if hidden else ""
-        return Line(
-            title="The race on validation data",
-            caption="A line ends where its arm was dropped. What reaches the end of the third rung "
-            f"was confirmed, unless it ranked too low there.{tail}",
-            x_label="stage",
-            y_label="validation error" if self.rate else "validation loss",
-            x_scale="category",
-            percent=self.rate,
-            series=[*series, *([dropped] if early else [])],
-            wide=True,
-        )
-
-    def _run_of(self, arm: str, rungs: list[Passage]) -> Series:
-        own = [step for step in rungs if step.arm == arm]
-        return Series(
-            name=arm,
-            x=[STAGES[step.stage] for step in own],
-            y=[step.score for step in own],
-            mode="lines+markers",
-        )
+        return charts_of(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that JSON can hold."""
@@ -323,38 +268,3 @@ def _plain_text(improved: Improved) -> str:
 def _row(data: Mapping[str, Any]) -> Row:
     interval = data.get("interval")
     return Row(**{**data, "interval": None if interval is None else Interval(**interval)})
-
-
-def _against(row: Row) -> str:
-    return "retuning alone" if row.role == "control" else row.arm
-
-
-def amount(value: float, rate: bool) -> str:
-    """Return an error as this task counts it.
-
-    >>> amount(0.031, True).replace(wording.SPACE, " "), amount(0.113, False)
-    ('3.1 %', '0.113')
-    """
-    return wording.percent(value) if rate else wording.number(value, 3)
-
-
-def change(value: float, rate: bool) -> str:
-    """Return a difference of errors with its sign, in percentage points or loss."""
-    sign = "+" if value > 0 else ""
-    if not rate:
-        return f"{sign}{wording.number(value, 3)}"
-    return f"{sign}{numbers.hundredfold(value, 2)}"
-
-
-def ends(interval: Interval, rate: bool) -> str:
-    """Return both ends of an interval of differences, never narrower than it is.
-
-    >>> ends(Interval(low=0.0031, high=0.0109), True), ends(Interval(low=-0.02, high=0.1), False)
-    ('0.31 to 1.09', '−0.02 to 0.1')
-    """
-    if not rate:
-        return f"{numbers.rounded_down(interval.low, 3)} to {numbers.rounded_up(interval.high, 3)}"
-    digits = 2
-    low = numbers.round_down(interval.low, digits + 2)
-    high = numbers.round_up(interval.high, digits + 2)
-    return f"{numbers.hundredfold(low, digits)} to {numbers.hundredfold(high, digits)}"

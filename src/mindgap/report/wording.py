@@ -132,3 +132,37 @@ def cell(value: Any) -> str:
     if isinstance(value, int) and abs(value) >= 10_000:
         return f"{value:,}"
     return TOGETHER.sub(SPACE, str(value))
+
+
+def amount(value: float, rate: bool) -> str:
+    """Return an error as this task counts it.
+
+    >>> amount(0.031, True).replace(SPACE, " "), amount(0.113, False)
+    ('3.1 %', '0.113')
+    """
+    return percent(value) if rate else number(value, 3)
+
+
+def change(value: float, rate: bool) -> str:
+    """Return a difference of errors with its sign, in percentage points or loss."""
+    sign = "+" if value > 0 else ""
+    if not rate:
+        return f"{sign}{number(value, 3)}"
+    return f"{sign}{hundredfold(value, 2)}"
+
+
+def both_ends(interval: Interval, rate: bool) -> str:
+    """Return both ends of an interval of differences, never narrower than it is.
+
+    >>> (
+    ...     both_ends(Interval(low=0.0031, high=0.0109), True),
+    ...     both_ends(Interval(low=-0.02, high=0.1), False),
+    ... )
+    ('0.31 to 1.09', '−0.02 to 0.1')
+    """
+    if not rate:
+        return f"{rounded_down(interval.low, 3)} to {rounded_up(interval.high, 3)}"
+    digits = 2
+    low = round_down(interval.low, digits + 2)
+    high = round_up(interval.high, digits + 2)
+    return f"{hundredfold(low, digits)} to {hundredfold(high, digits)}"

@@ -8,6 +8,7 @@ from mindgap.studies.darc.paradox import Paradox as Paradox
 from mindgap.studies.darc.random_labels import RandomLabels as RandomLabels
 from mindgap.studies.diagnoses.false_alarms import FalseAlarms as FalseAlarms
 from mindgap.studies.diagnoses.planted import PlantedProblems as PlantedProblems
+from mindgap.studies.improve.coverage import IntervalCoverage as IntervalCoverage
 from mindgap.studies.improve.real import DoesImproveHelp as DoesImproveHelp
 from mindgap.studies.improve.simulated import SimulatedRaces as SimulatedRaces
 from mindgap.studies.pacgen.figure1 import PacgenFigure1 as PacgenFigure1

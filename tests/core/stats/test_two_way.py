@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mindgap.core import InputError, minimum_detectable, two_way
+from mindgap.core import InputError, minimum_detectable, stratified, two_way
 
 
 def _brute(table: np.ndarray) -> tuple[float, float, float]:
@@ -122,3 +122,46 @@ def test_too_small_tables_are_refused(table):
 def test_numbers_that_are_not_finite_are_refused():
     with pytest.raises(InputError, match="finite differences"):
         two_way([[1.0, math.nan], [0.0, 1.0]])
+
+
+def test_strata_equal_the_formula_written_out():
+    rng = np.random.default_rng(3)
+    tables = [_table(rng, 5, 20, gain=0.4), _table(rng, 8, 30), _table(rng, 5, 50)]
+    parts = [two_way(table) for table in tables]
+    found = stratified(parts)
+    shares = [0.2, 0.3, 0.5]
+    variance = sum((w * part.standard_error) ** 2 for w, part in zip(shares, parts, strict=True))
+    freedom = variance**2 / sum(
+        (w * part.standard_error) ** 4 / part.freedom for w, part in zip(shares, parts, strict=True)
+    )
+    mean = np.concatenate([table.mean(0) for table in tables]).mean()  # every sample counts once
+    assert found.difference == pytest.approx(mean)
+    assert found.standard_error == pytest.approx(math.sqrt(variance))
+    assert found.p_value == pytest.approx(stats.t.sf(mean / math.sqrt(variance), freedom))
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance)
+    assert found.interval.high - mean == pytest.approx(half, rel=1e-6)
+    assert (found.seeds, found.samples) == (5, 100)
+
+
+def test_one_stratum_is_the_test_itself():
+    part = two_way(_table(np.random.default_rng(4), 6, 25, gain=0.3))
+    found = stratified([part])
+    assert found.difference == pytest.approx(part.difference)
+    assert found.p_value == pytest.approx(part.p_value)
+    assert minimum_detectable(found) == pytest.approx(minimum_detectable(part))
+
+
+def test_strata_hold_their_level_on_tables_of_unequal_noise():
+    """The one-sided level of 2.5 % is kept, up to the luck of 300 draws."""
+    rng, hits = np.random.default_rng(5), 0
+    for _ in range(300):
+        parts = [two_way(_table(rng, 6, 30, (0.1, 4.0 * k, 1.0))) for k in (1, 2, 3)]
+        hits += stratified(parts).p_value < 0.025
+    assert 1 <= hits <= 15
+
+
+def test_equal_differences_in_all_strata_prove_nothing():
+    found = stratified([two_way(np.ones((3, 4))), two_way(np.ones((3, 2)))])
+    assert (found.difference, found.p_value, found.constant) == (1.0, 1.0, True)
+    with pytest.raises(InputError, match="at least one part, got none"):
+        stratified([])

@@ -17,7 +17,7 @@ from mindgap.jobs.improve.trials import ImproveTrials
 from mindgap.report.improved import Improved
 from mindgap.runs.store import Store
 from mindgap.training.race.arm import BASELINE, RETUNED, baseline
-from mindgap.training.race.trainer import RecipeTrainer
+from mindgap.training.race.of_recipe import RecipeTrainer
 
 FEW = {"trainings": 40, "workers": 1}
 
@@ -40,7 +40,7 @@ def test_the_answer_has_a_verdict_a_table_and_code(found):
     assert "finalist" in [row.role for row in answer.rows]
     assert "mindgap.fit(recipe" in answer.code
     assert answer.samples == 120
-    assert answer.validation == 32
+    assert answer.validation == 160
     assert sum(answer.trainings[k] for k in ("search", "confirmation")) <= 42
     compile(answer.code, "code", "exec")
 
@@ -122,7 +122,7 @@ def test_test_targets_are_opened_after_all_training(monkeypatch):
 def test_no_training_is_given_test_data():
     trainer = RecipeTrainer(make_recipe())
     assert trainer.recipe.test is None
-    assert trainer.prepared(baseline(), all_data=True).test is None
+    assert trainer.prepared(baseline()).test is None
 
 
 def test_confirmation_seeds_were_never_used_before(found):

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from mindgap.data import load
-from mindgap.studies.improve.real import COLUMNS, SIDE, DoesImproveHelp, _change, _small
-from mindgap.training.race.trainer import RecipeTrainer
+from mindgap.studies.improve.real import COLUMNS, DoesImproveHelp, _change
+from mindgap.training.race.of_recipe import RecipeTrainer
 
 
 def test_tiny_study_on_digits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,11 +34,3 @@ def test_tiny_study_on_digits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_gain_is_a_negative_change() -> None:
     assert _change([0.01, 0.002, 0.018], 0.04) == (-25.0, "[-45.0, -5.0]")
-
-
-def test_splits_share_no_sample_and_images_are_small() -> None:
-    recipe = DoesImproveHelp(samples=200, test_samples=100)._recipe(load("digits"), 0)
-    rows = [{tuple(row.tolist()) for row in part[0]} for part in (recipe.train, recipe.test)]
-    assert (len(rows[0]), len(rows[1])) == (200, 100)
-    assert not rows[0] & rows[1]
-    assert _small(torch.zeros(2, 3, 32, 32)).shape == (2, 3 * SIDE * SIDE)

@@ -7,7 +7,7 @@ import pytest
 
 from mindgap.core.study import Trial
 from mindgap.studies.improve import simulated
-from mindgap.studies.improve.simulated import COLUMNS, SimulatedRaces, race
+from mindgap.studies.improve.simulated import COLUMNS, Cell, SimulatedRaces, race
 from mindgap.studies.improve.worlds import CONCRETE, DIGITS, Effect, Kind, Side, World
 from mindgap.training.race.plan import make_plan
 
@@ -63,9 +63,37 @@ def test_a_gain_is_what_it_says(world: World) -> None:
 def test_races_repeat_and_large_gains_are_found() -> None:
     plan = make_plan(100)
     for world in (DIGITS, CONCRETE):
-        first = race(world, "gain", 8.0, plan, 0)
-        assert first == race(world, "gain", 8.0, plan, 0) != race(world, "gain", 8.0, plan, 1)
+        first = race(world, Cell("gain", 8.0), plan, 0)
+        other = race(world, Cell("gain", 8.0), plan, 1)
+        assert first == race(world, Cell("gain", 8.0), plan, 0) != other
         assert first["helps"] == first["judged"] == 1
+
+
+def test_outer_folds_divide_the_trainings_and_find_large_gains() -> None:
+    plan = make_plan(200)
+    for world in (DIGITS, CONCRETE):
+        found = [race(world, Cell("gain", 6.0, outer=3), plan, seed) for seed in range(3)]
+        assert all(row["helps"] == row["judged"] == 1 for row in found)
+        assert all(2 <= row["seeds"] <= (200 / 3) / 3 for row in found)
+
+
+def test_every_seed_sees_its_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    folds: dict[str, set[tuple[int, int]]] = {}
+    honest = simulated.search
+
+    def spied(plan, first, observe, **more):
+        def noted(stage, wanted):
+            found = observe(stage, wanted)
+            for (name, seed), row in found.items():
+                folds.setdefault(name, set()).add((seed, row.fold))
+            return found
+
+        return honest(plan, first, noted, **more)
+
+    monkeypatch.setattr(simulated, "search", spied)
+    race(DIGITS, Cell("equal", 0.0), make_plan(100), 0)
+    assert {fold for own in folds.values() for _, fold in own} == set(range(5))
+    assert all(fold == seed % 5 for own in folds.values() for seed, fold in own)
 
 
 def test_a_test_that_ignores_the_samples_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +108,7 @@ def test_a_test_that_ignores_the_samples_is_found_out(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(simulated, "judge", over_seeds)
     found = SimulatedRaces(races=40, block=40).run(
-        Trial(parameters={"world": "small test", "kind": "equal", "gain": 0.0, "first": 0})
+        Trial(parameters={"world": "small test", **Cell("equal", 0.0)._asdict(), "first": 0})
     )
     assert found["false"] / found["races"] > 0.12
 
@@ -90,6 +118,12 @@ def test_table_of_the_tiny_study() -> None:
     cells = [trial for trial in study.trials() if trial["world"] == "digits"]
     table = study.summarize([(trial, study.run(trial)) for trial in cells])
     assert table.columns == COLUMNS
-    assert [row[1] for row in table.rows][-3:] == ["gain 1 sd", "gain 2 sd", "gain 3 sd"]
+    names = [row[1] for row in table.rows]
+    assert names[5:9] == ["gain 1 sd", "gain 2 sd", "gain 3 sd", "gain 2 sd at all strengths"]
+    assert names[-3:] == [
+        "gain 2 sd, one validation set",
+        "equal, 3 outer folds",
+        "gain 2 sd, 3 outer folds",
+    ]
     assert all(len(row) == len(COLUMNS) and row[2] == 4 for row in table.rows)
     assert "in more than 5 %" in table.notes[0]

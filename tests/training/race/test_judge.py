@@ -5,7 +5,7 @@ import pytest
 
 from mindgap.core import two_way
 from mindgap.training.race.arm import Arm
-from mindgap.training.race.judge import judge, judge_retuning
+from mindgap.training.race.judge import judge, judge_folds, judge_retuning
 
 BASELINE, CONTROL, ARM, OTHER = (
     Arm(name=name, group=name) for name in ("baseline", "control", "arm", "other")
@@ -83,3 +83,17 @@ def test_few_seeds_are_named_where_they_are_what_is_short():
 def test_retuning_is_judged_against_the_untouched_baseline():
     assert judge_retuning(CONTROL, BASELINE, _errors(control=1.0)).word == "helps"
     assert judge_retuning(CONTROL, BASELINE, _errors(control=-1.0)).word == "harms"
+
+
+def test_picks_of_folds_are_judged_as_one():
+    folds = [_errors(seed, arm=0.3) for seed in range(3)]
+    mine, its, given = ([own[name] for own in folds] for name in ("arm", "control", "baseline"))
+    found = judge_folds(ARM, mine, its, given)
+    gains = np.concatenate([(c - m).mean(0) for c, m in zip(its, mine, strict=True)])
+    assert found.gain.difference == pytest.approx(gains.mean())
+    assert found.error == pytest.approx(np.concatenate([m.mean(0) for m in mine]).mean())
+    assert found.word == "helps"
+    alone = judge_folds(ARM, mine[:1], its[:1], given[:1])
+    assert found.gain.standard_error < 0.7 * alone.gain.standard_error
+    worse = [table - 1.0 for table in given]  # the recipe as given beats the picks
+    assert judge_folds(ARM, mine, its, worse).word == "could not tell"

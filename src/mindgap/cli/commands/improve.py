@@ -2,9 +2,10 @@
 
 mindgap improve my_model.py:make_recipe --budget 30m --report page.html
 
-The recipe is retuned and raced against remedies on validation data. What is left is trained on fresh
-seeds, and the test targets are opened once. Trainings are kept in a store as they finish: a killed
-or interrupted run resumes where it stopped.
+The recipe is retuned and raced against remedies on parts of its training data. What is left is
+trained on fresh seeds, and the test targets are opened once. Without a file, the race is on the digits
+that come with the package. Trainings are kept in a store as they finish: a killed or interrupted run
+resumes where it stopped.
 """
 
 import argparse
@@ -21,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "target",
         nargs="?",
         metavar="FILE.py:FUNCTION",
-        help="a function that returns a mindgap.Recipe with test data (digits)",
+        help="a function that returns a mindgap.Recipe with test data (the digits)",
     )
     parser.add_argument("--budget", metavar="TIME", help="time on the clock, such as 30m or 2h")
     parser.add_argument(
@@ -33,14 +34,21 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remedies",
         metavar="NAME,…",
-        help="remedies to choose from (those that fit, by diagnosis and experience)",
+        help="remedies to choose from (all that fit; diagnosis and experience set the order)",
     )
     parser.add_argument(
         "--holdout",
         type=float,
         default=0.2,
         metavar="X",
-        help="share of the training data to make choices on (0.2)",
+        help="share of the training data that a training leaves out, to choose on (0.2)",
+    )
+    parser.add_argument(
+        "--folds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="outer folds, for small data: race in each, and test every sample once (1)",
     )
     parser.add_argument(
         "--store",
@@ -75,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
             workers=arguments.workers,
             remedies=words("--remedies", arguments.remedies) or None,
             holdout=arguments.holdout,
+            folds=arguments.folds,
             seed=arguments.seed,
             progress=not (arguments.quiet or arguments.json),
         )

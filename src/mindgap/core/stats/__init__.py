@@ -5,8 +5,9 @@ from mindgap._lazy import lazy
 lazy(
     __name__,
     {
-        "comparisons": "Nested Paired binary_kl binomial_tail_inverse bootstrap holm kendall_tau "
-        "kl_inverse mean_interval paired paired_nested proportion_interval spearman standard_error",
-        "two_way": "TwoWay minimum_detectable two_way",
+        "comparisons": "Nested Paired bootstrap holm kendall_tau mean_interval paired paired_nested "
+        "spearman standard_error",
+        "proportions": "binary_kl binomial_tail_inverse kl_inverse proportion_interval",
+        "two_way": "TwoWay minimum_detectable stratified two_way",
     },
 )

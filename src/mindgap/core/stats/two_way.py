@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -92,6 +93,46 @@ def two_way(differences: ArrayLike, level: float = 0.95) -> TwoWay:
         seed_part=max(0.0, (by_seed - rest) / samples),
         sample_part=max(0.0, (by_sample - rest) / seeds),
         residual=rest,
+        seeds=seeds,
+        samples=samples,
+    )
+
+
+def stratified(parts: Sequence[TwoWay]) -> TwoWay:
+    r"""Join the tests of disjoint samples, each with its own seeds, into one of their mean.
+
+    The parts are independent: with shares $w_k = n_k / n$ of the samples, the mean is
+    $\sum_k w_k \bar d_k$ and its variance $\sum_k w_k^2 V_k$, with Satterthwaite's degrees of freedom.
+
+    Args:
+        parts: What :func:`two_way` gave for each part, at one level.
+
+    >>> parts = [two_way([[0.0, 1.0, 0.0], [0.0, 1.0, 1.0]]), two_way([[0.0, 1.0], [0.0, 0.0]])]
+    >>> found = stratified(parts)
+    >>> round(found.difference, 3), found.samples, found.seeds
+    (0.4, 5, 2)
+    """
+    if not parts:
+        raise InputError("A stratified test must have at least one part, got none. Pass some.")
+    samples, seeds = sum(part.samples for part in parts), min(part.seeds for part in parts)
+    level, weighed = parts[0].interval.level, [(part.samples / samples, part) for part in parts]
+    mean = math.fsum(w * part.difference for w, part in weighed)
+    variances = [(w * part.standard_error) ** 2 for w, part in weighed]
+    error = math.sqrt(math.fsum(variances))
+    spread = math.fsum(v * v / part.freedom for v, part in zip(variances, parts, strict=True))
+    freedom = error**4 / spread if spread else 1.0
+    half = student_quantile(level, freedom) * error if error else 0.0
+    return TwoWay(
+        difference=mean,
+        standard_error=error,
+        interval=Interval(low=mean - half, high=mean + half, level=level),
+        p_value=_one_sided(mean / error, freedom) if error else 1.0,
+        freedom=freedom,
+        # As of one table with all samples and the fewest seeds: the variance of its mean is this
+        # one, and what more seeds or samples would give follows.
+        seed_part=seeds * math.fsum(w * w * part.seed_part / part.seeds for w, part in weighed),
+        sample_part=math.fsum(w * part.sample_part for w, part in weighed),
+        residual=seeds * math.fsum(w * part.residual / part.seeds for w, part in weighed),
         seeds=seeds,
         samples=samples,
     )

@@ -1,7 +1,7 @@
 """The answer of improve: judgment, words and references, put together."""
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from mindgap.jobs.improve.stages import Confirmed, Curve, Stages
 from mindgap.report.improved import Improved, Passage, Row
 from mindgap.report.report import versions
 from mindgap.training.race.arm import BASELINE, RETUNED, Arm, baseline
-from mindgap.training.race.judge import Judged, judge, judge_retuning
+from mindgap.training.race.judge import Errors, Judged, judge, judge_retuning
+from mindgap.training.race.of_recipe import RecipeTrainer
 from mindgap.training.race.search import Searched
-from mindgap.training.race.trainer import RecipeTrainer, Trainer
+from mindgap.training.race.trainer import Trainer
 
 
 def answer_of(
@@ -36,7 +37,7 @@ def answer_of(
         title: The title; the recipe's name if empty.
         settings: What to print as settings.
     """
-    trainer, control, errors = stages.trainer, searched.control, confirmed.errors
+    trainer, control, errors = stages.trainer, searched.control, stages.opened(confirmed)
     finalists = judge(control, searched.finalists, baseline(), errors)
     retuned = None if control.group == BASELINE else judge_retuning(control, baseline(), errors)
     rate = trainer.task != "regression"
@@ -47,37 +48,43 @@ def answer_of(
     word, headline = words.headline(told, before, retuned, best, more_data=clear)
     chosen = _chosen(word, control, best)
     return Improved(
-        title=title or _title(trainer),
+        title=title or title_of(trainer),
         word=word,
         headline=headline,
         sentences=_sentences(told, finalists, retuned, curve, stages),
         claims=words.claims(
-            len(finalists), len(trainer.validation), bool(searched.trials.get(RETUNED))
+            len(finalists), list(map(len, trainer.validation)), bool(searched.trials.get(RETUNED))
         ),
         metric=metric,
         rate=rate,
         rows=(
-            _first_row(confirmed),
+            first_row([errors[BASELINE]]),
             *([] if retuned is None else [words.row_of(retuned, "control")]),
             *(words.row_of(row, "finalist") for row in finalists),
-            _ensemble(trainer, control, confirmed),
+            _ensemble(trainer, control, confirmed, errors),
         ),
         log=tuple(Passage(**step.to_dict()) for step in searched.log),
         chosen=chosen.name,
         code=words.code_of(chosen, recipe=isinstance(trainer, RecipeTrainer)),
         seeds=confirmed.seeds,
         samples=len(trainer.test),
-        validation=len(trainer.validation),
-        trainings=_spent(stages, searched, curve, confirmed),
+        validation=sum(map(len, trainer.validation)),
+        trainings=spent(stages, searched, curve, confirmed),
         trials=dict(searched.trials),
         findings=tuple(f"{row.severity}: {row.sentence}" for row in stages.findings),
         skipped=stages.skipped,
-        provenance={
-            **versions(),
-            **{key: value for key, value in settings.items() if value is not None},
-            "date": dt.datetime.now(dt.UTC).isoformat(timespec="minutes"),
-        },
+        provenance=provenance(settings),
     )
+
+
+def provenance(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return versions, what was set, and the date."""
+    given = {key: value for key, value in settings.items() if value is not None}
+    return {
+        **versions(),
+        **given,
+        "date": dt.datetime.now(dt.UTC).isoformat(timespec="minutes"),
+    }
 
 
 def _sentences(
@@ -97,7 +104,8 @@ def _sentences(
     return tuple(found)
 
 
-def _title(trainer: Trainer) -> str:
+def title_of(trainer: Trainer) -> str:
+    """Return the name of the recipe."""
     return (trainer.recipe.name if isinstance(trainer, RecipeTrainer) else "") or "The recipe"
 
 
@@ -107,9 +115,10 @@ def _chosen(word: str, control: Arm, best: Judged | None) -> Arm:
     return control if word == "retuning helps" else baseline()
 
 
-def _spent(
+def spent(
     stages: Stages, searched: Searched, curve: Curve | None, confirmed: Confirmed
 ) -> dict[str, float]:
+    """Return the trainings of a race by purpose."""
     return {
         "budget": stages.plan.trainings,
         "diagnosis": float(isinstance(stages.trainer, RecipeTrainer)),
@@ -119,22 +128,28 @@ def _spent(
     }
 
 
-def _first_row(confirmed: Confirmed) -> Row:
-    by_seed = confirmed.errors[BASELINE].mean(1)
+def first_row(tables: Sequence[NDArray[np.float64]]) -> Row:
+    """Make the row of the recipe as given.
+
+    Args:
+        tables: Its errors in every fold, seeds × samples.
+    """
+    by_seed = np.concatenate([table.mean(1) for table in tables])
+    samples = [table.shape[1] for table in tables]
     return Row(
         arm=BASELINE,
         role="baseline",
-        error=float(by_seed.mean()),
+        error=float(np.average([table.mean() for table in tables], weights=samples)),
         median=float(np.median(by_seed)),
         worst=float(by_seed.max()),
     )
 
 
-def _ensemble(trainer: Trainer, control: Arm, confirmed: Confirmed) -> Row:
+def _ensemble(trainer: Trainer, control: Arm, confirmed: Confirmed, errors: Errors) -> Row:
     """Average the control's models, as a reference that costs no training of its own."""
     rows = np.stack(confirmed.answers[control.name]).astype(np.float64)
     joined = _averaged(rows, trainer.task).astype(np.float32)
-    single = confirmed.errors[control.name].mean(0)
+    single = errors[control.name].mean(0)
     gain = single - trainer.errors(joined)
     kind = "models as given" if control.group == BASELINE else "retuned models"
     return Row(

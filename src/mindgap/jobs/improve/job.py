@@ -1,12 +1,14 @@
 """improve: race remedies against a retuned baseline, and prove on fresh seeds what is left."""
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mindgap.core import Progress, Task, find, integer, rate, validated
 from mindgap.jobs.improve.answer import answer_of
+from mindgap.jobs.improve.nested import Fold, nested_answer
 from mindgap.jobs.improve.source import executor_for, trainer_of
 from mindgap.jobs.improve.stages import Stages, seeds_of
 from mindgap.jobs.improve.trials import Lab
@@ -15,11 +17,12 @@ from mindgap.runs.executors import AnyExecutor, LocalExecutor, as_executor, avai
 from mindgap.runs.store import Store
 from mindgap.runs.sweep import default_store
 from mindgap.training.race.arm import baseline
-from mindgap.training.race.plan import PILOT, affordable, as_seconds, make_plan
+from mindgap.training.race.of_recipe import Outer
+from mindgap.training.race.plan import PILOT, Plan, affordable, as_seconds, make_plan
 
 TRAININGS = 200  # the default; see the study simulated-races for what it finds
 
-_MOST, _LARGEST_SEED = 100_000, 1_000_000
+_MOST, _LARGEST_SEED, _FOLDS = 100_000, 1_000_000, 5
 
 
 @validated
@@ -34,6 +37,7 @@ def improve(
     remedies: Sequence[str] | None = None,
     retune: Sequence[Mapping[str, Any]] = (),
     holdout: float = 0.2,
+    folds: int = 1,
     validation: Any = None,
     test: Any = None,
     loss: Any = "cross_entropy",
@@ -67,7 +71,11 @@ def improve(
         remedies: Names of remedies to choose from; the whole catalog if None.
         retune: For a function that trains: keywords of further settings to try as its retuned
             baseline, such as ``[{"learning_rate": 0.01}]``.
-        holdout: Share of the training data to make choices on.
+        holdout: Share of the training data to make choices on, in every training. Disjoint parts
+            of this size, five at most, take turns.
+        folds: Number of outer folds, for small data sets. From 2 on, training and test data are
+            pooled, every fold is searched on its own, and every sample is tested once. The claim is
+            then about what improve picks, not about one arm. The budget is divided by the folds.
         validation: For a function that trains: data that it does not train on, to choose on.
         test: For a function that trains: test data.
         loss: For a function that trains: the loss.
@@ -93,44 +101,72 @@ def improve(
     >>> found.word in ("helps", "retuning helps", "could not tell", "no difference", "harms")
     True
     """
-    _check(trainings, holdout, seed, remedies or ())
+    _check(trainings, holdout, seed, remedies or (), folds)
     seconds = None if budget is None else as_seconds(budget)
     if workers is not None:
         integer("workers", workers, 1, _MOST)
-    trainer, source, problem = trainer_of(
-        recipe,
-        retune=tuple(retune),
-        holdout=holdout,
-        seed=seed,
-        validation=validation,
-        test=test,
-        loss=loss,
-        task=task,
-        name=name,
-    )
+    given = {"validation": validation, "test": test, "loss": loss, "task": task, "name": name}
+    sources = [
+        trainer_of(recipe, retune=tuple(retune), holdout=holdout, seed=seed, outer=outer, **given)
+        for outer in _outers(folds, seed)
+    ]
     with contextlib.ExitStack() as stack:
         kept = stack.enter_context(_opened(store))
         chosen = (
-            stack.enter_context(_closing(executor_for(source, workers)))
+            stack.enter_context(_closing(executor_for(sources[0][1], workers)))
             if executor is None
             else as_executor(executor)
         )
         bar = stack.enter_context(
             Progress(trainings or TRAININGS, unit="training", title="improve", shown=progress)
         )
-        lab = Lab(problem, source, trainer, kept, chosen, bar)
-        count = _trainings(lab, seconds, trainings, seed, _width(chosen, workers))
-        stages = Stages(trainer, lab, make_plan(count), seed, remedies, tuple(retune))
-        searched = stages.search()
-        curve = stages.curve(searched.control)
-        confirmed = stages.confirm(searched, 1.0 + (0.0 if curve is None else curve.spent))
+        labs = [Lab(problem, made, own, kept, chosen, bar) for own, made, problem in sources]
+        count = _trainings(labs[0], seconds, trainings, seed, _width(chosen, workers))
+        choices = (_plan(count, folds), seed, remedies, tuple(retune))
+        races = [
+            Stages(source[0], lab, *choices, fold)
+            for fold, (source, lab) in enumerate(zip(sources, labs, strict=True))
+        ]
         settings = {"seed": seed, "holdout": holdout, "budget": budget}
-        return answer_of(stages, searched, curve, confirmed, name, settings)
+        return _nested(races, name, settings) if folds > 1 else _whole(races[0], name, settings)
 
 
-def _check(trainings: int | None, holdout: float, seed: int, remedies: Sequence[str]) -> None:
+def _outers(folds: int, seed: int) -> list[Outer | None]:
+    if folds == 1:
+        return [None]
+    return [Outer(number=k, count=folds, seed=seed) for k in range(folds)]
+
+
+def _whole(stages: Stages, name: str, settings: Mapping[str, Any]) -> Improved:
+    """Search, confirm, and judge on the test data."""
+    searched = stages.search()
+    curve = stages.curve(searched)
+    confirmed = stages.confirm(searched, 1.0 + (0.0 if curve is None else curve.spent))
+    return answer_of(stages, searched, curve, confirmed, name, settings)
+
+
+def _nested(races: Sequence[Stages], name: str, settings: Mapping[str, Any]) -> Improved:
+    """Search and confirm in every fold; then judge all of them."""
+    folds = list[Fold]()
+    for stages in races:
+        searched = stages.search()
+        folds.append(Fold(stages, searched, stages.confirm(searched, 1.0)))
+    return nested_answer(folds, name, {**settings, "folds": len(folds)})
+
+
+def _plan(trainings: int, folds: int) -> Plan:
+    """Plan a race, or that of one outer fold, which picks one arm."""
+    plan = make_plan(trainings // folds)
+    return plan if folds == 1 else dataclasses.replace(plan, finalists=1)
+
+
+def _check(
+    trainings: int | None, holdout: float, seed: int, remedies: Sequence[str], folds: int
+) -> None:
+    integer("folds", folds, 1, _FOLDS)
     if trainings is not None:
-        make_plan(integer("trainings", trainings, 1, _MOST))
+        integer("trainings", trainings, 1, _MOST)
+        make_plan(trainings // folds)
     rate("holdout", holdout)
     integer("seed", seed, 0, _LARGEST_SEED)
     for name in remedies:

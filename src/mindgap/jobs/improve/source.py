@@ -8,7 +8,8 @@ from typing import Any
 from mindgap.core import InputError, Recipe, Task
 from mindgap.jobs.sample.answer import Portable
 from mindgap.runs.executors import AnyExecutor, LocalExecutor, SerialExecutor
-from mindgap.training.race.trainer import FunctionTrainer, RecipeTrainer, Trainer
+from mindgap.training.race.of_recipe import Outer, RecipeTrainer
+from mindgap.training.race.trainer import FunctionTrainer, Trainer
 
 _MADE: dict[str, Trainer] = {}  # of this process, by the hash of their problem
 
@@ -32,13 +33,13 @@ class Made:
     make: Portable
     holdout: float
     seed: int
+    outer: Outer | None
 
     def __call__(self) -> Trainer:
         """Make it, once per process."""
         if self.problem not in _MADE:
-            _MADE[self.problem] = RecipeTrainer(
-                _recipe(self.make.function), self.holdout, self.seed
-            )
+            recipe = _cut(_recipe(self.make.function), self.outer)
+            _MADE[self.problem] = RecipeTrainer(recipe, self.holdout, self.seed)
         return _MADE[self.problem]
 
 
@@ -65,6 +66,7 @@ def trainer_of(
     loss: Any,
     task: Task | None,
     name: str,
+    outer: Outer | None = None,
 ) -> tuple[Trainer, Callable[[], Trainer], str]:
     """Make the trainer of a target.
 
@@ -79,6 +81,7 @@ def trainer_of(
         loss: The loss, for a function that trains.
         task: The task, for a function that trains.
         name: Tells it from others in the same store.
+        outer: The outer fold to test on; None to test on the recipe's test data.
 
     Returns:
         The trainer, what makes it in other processes, and the hash of the problem.
@@ -86,14 +89,19 @@ def trainer_of(
     if isinstance(target, Recipe) or _makes_recipe(target):
         _refuse(validation=validation, test=test, retune=retune or None)
         recipe = target if isinstance(target, Recipe) else _recipe(target)
-        trainer: Trainer = RecipeTrainer(recipe, holdout, seed)
+        trainer: Trainer = RecipeTrainer(_cut(recipe, outer), holdout, seed)
         problem = trainer.identity()
-        made = Made(problem, Portable(target), holdout, seed)
+        made = Made(problem, Portable(target), holdout, seed, outer)
         return trainer, Kept(trainer) if isinstance(target, Recipe) else made, problem
     if not callable(target):
         raise InputError(
             "improve needs a Recipe, a function that makes one, or a function train(seed, remedies) "
             f"-> model, got {type(target).__name__}. Pass one of them."
+        )
+    if outer is not None:
+        raise InputError(
+            "folds must go with a recipe, whose data can be divided, got a function that trains. Pass "
+            "a Recipe, or leave folds out."
         )
     if validation is None or test is None:
         raise InputError(
@@ -123,6 +131,10 @@ def _recipe(make: Callable[..., Any]) -> Recipe:
             f"The function must return a mindgap.Recipe, got {type(found).__name__}. Return one."
         )
     return found
+
+
+def _cut(recipe: Recipe, outer: Outer | None) -> Recipe:
+    return recipe if outer is None else outer.cut(recipe)
 
 
 def _refuse(**given: Any) -> None:

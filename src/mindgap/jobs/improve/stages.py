@@ -15,11 +15,12 @@ from mindgap.training.race.arm import RETUNED, Arm, baseline
 from mindgap.training.race.candidates import arms_of, cells, extensions, remedies_to_try
 from mindgap.training.race.fixes import fixes_of
 from mindgap.training.race.judge import Errors
+from mindgap.training.race.of_recipe import RecipeTrainer
 from mindgap.training.race.plan import Plan, confirmation_seeds
 from mindgap.training.race.search import Searched, search
-from mindgap.training.race.trainer import RecipeTrainer, Trainer, digest_of
+from mindgap.training.race.trainer import Trainer, digest_of
 
-_SPAN = 1_000_000  # seeds of one race; the second half is for its confirmation
+_SPAN, _PER_FOLD = 1_000_000, 100_000  # seeds of a race, of which half confirm; of an outer fold
 _LONGER_FROM = 400  # trainings from which four times the epochs may be tried
 _CURVE = {"half of the data": 0.5, "a quarter of the data": 0.25}
 _CURVE_SEEDS, _CURVE_FROM = 3, 100  # seeds per point, and trainings from which it is drawn
@@ -50,24 +51,27 @@ class Confirmed:
         arms: Baseline, control and finalists.
         seeds: Number of common seeds.
         answers: Answers of every arm to the test inputs, one array per seed.
-        errors: Errors of every arm on the test samples, seeds × samples.
     """
 
     arms: tuple[Arm, ...]
     seeds: int
     answers: Mapping[str, Sequence[NDArray[np.float32]]]
-    errors: Errors
 
 
-def seeds_of(seed: int) -> tuple[range, range]:
+def seeds_of(seed: int, fold: int = 0) -> tuple[range, range]:
     """Return the seeds of the search and those of the confirmation, which share none.
+
+    Args:
+        seed: The race; races share no seed.
+        fold: The outer fold; nor do folds.
 
     >>> search, fresh = seeds_of(1)
     >>> search[0], fresh[0], set(search) & set(fresh)
     (1000000, 1500000, set())
     """
-    start, middle = seed * _SPAN, seed * _SPAN + _SPAN // 2
-    return range(start, middle), range(middle, start + _SPAN)
+    start = seed * _SPAN + fold * _PER_FOLD
+    middle = start + _SPAN // 2
+    return range(start, start + _PER_FOLD), range(middle, middle + _PER_FOLD)
 
 
 class Stages:
@@ -78,6 +82,7 @@ class Stages:
         lab: Runs trainings and keeps them.
         plan: How many there are.
         seed: First seed, in millions.
+        fold: Number of the outer fold, whose seeds no other has.
         remedies: Names of remedies to choose from; all if None.
         retune: Settings of a function that trains, to try as its retuned baseline.
     """
@@ -90,10 +95,11 @@ class Stages:
         seed: int,
         remedies: Sequence[str] | None,
         retune: Sequence[Mapping[str, Any]],
+        fold: int = 0,
     ) -> None:
         self.trainer, self.plan = trainer, plan
         self._lab, self._remedies, self._retune = lab, remedies, retune
-        self._seeds, self._fresh = seeds_of(seed)
+        self._seeds, self._fresh = seeds_of(seed, fold)
         self.findings: list[Finding] = []
         self.skipped: dict[str, str] = {}
 
@@ -102,14 +108,14 @@ class Stages:
         fixes, extend = list[Arm](), lambda *_: list[Arm]()
         if isinstance(self.trainer, RecipeTrainer):
             self.findings = self._lab.findings(self._seeds[0])
-            fixes = fixes_of(self.findings, self.trainer.recipe, self.trainer.rest)
+            fixes = fixes_of(self.findings, self.trainer.recipe, len(self.trainer.train))
             longest = 2.0 if self.plan.trainings < _LONGER_FROM else 4.0
             extend = extensions(self.trainer.recipe, longest)
         told = [f for f in self.findings if f.severity != "note" and not f.explained_by]
         chosen, self.skipped = remedies_to_try(
             [finding.symptom for finding in told if finding.symptom is not None],
             self.trainer.task,
-            self.trainer.validation.take(torch.arange(1)).inputs,
+            self.trainer.validation[0].take(torch.arange(1)).inputs,
             self._remedies,
         )
         return search(
@@ -134,17 +140,18 @@ class Stages:
             for settings in self._retune
         ]
 
-    def curve(self, control: Arm) -> Curve | None:
+    def curve(self, searched: Searched) -> Curve | None:
         """Train on half and a quarter of the data, with as many steps.
 
         Args:
-            control: The arm to train.
+            searched: What the search left.
 
         Returns:
             What that costs on validation data; None if the budget has no room or a training failed.
         """
         if not isinstance(self.trainer, RecipeTrainer) or self.plan.trainings < _CURVE_FROM:
             return None
+        control = searched.control
         epochs = control.settings.get("epochs", self.trainer.recipe.epochs)
         points = [
             Arm(name=text, group=text, fix={"share": share}).on(control)
@@ -156,7 +163,11 @@ class Stages:
             )
             for arm in points
         ]
-        seeds = self._seeds[:_CURVE_SEEDS]
+        # Seeds of one fold, so that all of them see the same validation samples.
+        folds = len(self.trainer.validation)
+        seeds = self._seeds[: folds * _CURVE_SEEDS : folds]
+        known = max(step.seeds for step in searched.log if step.arm == control.name)
+        fresh = sum(seed - self._seeds[0] >= known for seed in seeds)
         found = self._lab.observe("curve", [(arm, seeds) for arm in [control, *points]])
         tables = [[found[arm.name, seed] for seed in seeds] for arm in [control, *points]]
         if any(isinstance(row, str) for table in tables for row in table):
@@ -167,7 +178,7 @@ class Stages:
         # A power law loses the same share with every doubling of the data.
         share = math.sqrt(min(1.0, full.mean() / max(quarter.mean(), 1e-12)))
         return Curve(
-            spent=sum(arm.cost for arm in points) * len(seeds),
+            spent=sum(arm.cost for arm in points) * len(seeds) + control.cost * fresh,
             full=float(full.mean()),
             doubled=float(full.mean() * share),
             half=two_way(half - full),
@@ -188,9 +199,11 @@ class Stages:
         count = confirmation_seeds(searched.noise, len(self.trainer.test), share)
         inputs = digest_of(self.trainer.test, targets=False)
         answers = self._lab.answers([(arm, self._fresh[:count]) for arm in arms], inputs)
-        # Only here, after all training, are the test targets read.
-        errors = {
+        return Confirmed(arms=arms, seeds=count, answers=answers)
+
+    def opened(self, confirmed: Confirmed) -> Errors:
+        """Read the test targets, after all training; return errors by arm, seeds × samples."""
+        return {
             name: np.stack([self.trainer.errors(row) for row in rows])
-            for name, rows in answers.items()
+            for name, rows in confirmed.answers.items()
         }
-        return Confirmed(arms=arms, seeds=count, answers=answers, errors=errors)

@@ -1,7 +1,6 @@
 """The trials of a race, through the store and the executors of the package."""
 
 import base64
-import dataclasses
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -9,15 +8,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mindgap.core import Finding, InputError, Progress, Record, Study, Subject, Table, Trial, option
-from mindgap.diagnoses.diagnose import diagnose
+from mindgap.core import Finding, InputError, Progress, Record, Study, Table, Trial, option
+from mindgap.diagnoses.causes import causes
 from mindgap.runs.executors import AnyExecutor, SerialExecutor
 from mindgap.runs.store import Store, StoredTrial
 from mindgap.runs.sweep import sweep
-from mindgap.training.fit import fit
-from mindgap.training.race.arm import Arm, baseline
-from mindgap.training.race.search import Scores, Wanted
-from mindgap.training.race.trainer import RecipeTrainer, Trainer
+from mindgap.runs.trial_id import version_of
+from mindgap.training.race.arm import Arm
+from mindgap.training.race.of_recipe import RecipeTrainer
+from mindgap.training.race.scores import Scores, Wanted
+from mindgap.training.race.trainer import Trainer
 
 BLOCK = 8  # seeds of an arm in one trial, where they are trained at once
 
@@ -31,17 +31,22 @@ class ImproveTrials(Study, abstract=True):  # no entry of the catalog: it belong
     # Not fields: the trial's identity is the problem and its own parameters.
     source: ClassVar[Any]
     wanted: ClassVar[tuple[Trial, ...]]
+    code_version: ClassVar[str] = ""  # hashing the code takes longer than many a training
 
     @classmethod
-    def of(cls, problem: str, source: Callable[[], Trainer], wanted: Sequence[Trial]) -> Self:
+    def of(
+        cls, problem: str, source: Callable[[], Trainer], wanted: Sequence[Trial], version: str = ""
+    ) -> Self:
         """Make a study of these trials.
 
         Args:
             problem: The hash.
             source: Makes or returns the trainer, in any process.
             wanted: The trials to run.
+            version: Hash of the code, if it is known.
         """
         made = cls(problem=problem)
+        object.__setattr__(made, "code_version", version)
         object.__setattr__(made, "source", source)
         object.__setattr__(made, "wanted", tuple(wanted))
         return made
@@ -55,13 +60,14 @@ class ImproveTrials(Study, abstract=True):  # no entry of the catalog: it belong
         trainer: Trainer = self.source()
         if trial["stage"] == "diagnose":
             assert isinstance(trainer, RecipeTrainer)
-            return {"findings": [row.to_dict() for row in diagnosed(trainer, trial.seed)]}
+            return {"findings": [row.to_dict() for row in causes(trainer, trial.seed)]}
         if trial["stage"] == "plan":
             return {"trainings": trial["trainings"]}
         arm, seeds = Arm.from_dict(trial["arm"]), trial["seeds"]
         if trial["stage"] == "confirm":
             return {"answers": [packed(row) for row in trainer.answers(arm, seeds)]}
-        return {"scores": [[packed(part) for part in row] for row in trainer.scores(arm, seeds)]}
+        scores = trainer.scores(arm, seeds)
+        return {"scores": [[packed(row.errors), packed(row.losses)] for row in scores]}
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:  # noqa: ARG002
         """Nobody asks for a table of single trainings."""
@@ -70,14 +76,6 @@ class ImproveTrials(Study, abstract=True):  # no entry of the catalog: it belong
     def tiny(self) -> Self:
         """Return itself."""
         return self
-
-
-def diagnosed(trainer: RecipeTrainer, seed: int) -> list[Finding]:
-    """Look for causes with the validation data in the place of test data."""
-    recipe = trainer.prepared(baseline(), all_data=False)
-    fitted = fit(recipe.replace(test=trainer.validation), seed=seed)
-    known: Subject = fitted.subject()
-    return [dataclasses.replace(row, charts=()) for row in diagnose(known).findings]
 
 
 def packed(values: NDArray[Any]) -> Mapping[str, Any]:
@@ -145,6 +143,7 @@ class Lab:
     ) -> None:
         self._problem, self._source, self._trainer = problem, source, trainer
         self._store, self._executor, self._bar = store, executor, _Share(bar)
+        self._version = version_of(ImproveTrials(problem=problem))
 
     def observe(self, _stage: str, wanted: Wanted) -> dict[tuple[str, int], Scores | str]:
         """Train arms and look at validation data, as the search asks."""
@@ -152,11 +151,10 @@ class Lab:
         for (arm, seeds), row in self._trained("search", wanted):
             record = row.record
             for place, seed in enumerate(seeds):
-                found[arm.name, seed] = (
-                    row.error
-                    if record is None
-                    else Scores(*(unpacked(p).astype(float) for p in record["scores"][place]))
-                )
+                found[arm.name, seed] = row.error
+                if record is not None:
+                    errors, losses = (unpacked(p).astype(float) for p in record["scores"][place])
+                    found[arm.name, seed] = Scores(errors, losses, self._trainer.fold(seed))
         return found
 
     def answers(self, wanted: Wanted, test: str) -> dict[str, list[NDArray[np.float32]]]:
@@ -226,7 +224,7 @@ class Lab:
     def _rows(
         self, trials: Sequence[Trial], total: float, executor: AnyExecutor | None = None
     ) -> list[StoredTrial]:
-        study = ImproveTrials.of(self._problem, self._source, trials)
+        study = ImproveTrials.of(self._problem, self._source, trials, self._version)
         self._bar.size = total / max(len(trials), 1)
         swept = sweep(
             study,

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mindgap.core import TwoWay
-from mindgap.report.improved import Row, amount, change, ends
+from mindgap.report.improved import Row
+from mindgap.report.wording import amount, both_ends, change
 from mindgap.training.race.arm import Arm
 from mindgap.training.race.judge import Judged
 
@@ -17,14 +18,26 @@ class Told(NamedTuple):
     Args:
         metric: What is measured.
         rate: Whether it is a share of wrong answers.
-        seeds: Number of fresh seeds.
-        samples: Number of test samples.
+        seeds: Number of fresh seeds, in every fold.
+        samples: Number of test samples, in all folds.
+        folds: Number of outer folds; one if there is a test set.
     """
 
     metric: str
     rate: bool
     seeds: int
     samples: int
+    folds: int = 1
+
+    @property
+    def sizes(self) -> str:
+        """On how much a number rests."""
+        if self.folds == 1:
+            return f"{self.seeds} fresh seeds, {self.samples:,} test samples"
+        return (
+            f"{self.seeds} fresh seeds in each of {self.folds} folds, {self.samples:,} samples "
+            "tested once"
+        )
 
 
 def headline(
@@ -57,7 +70,7 @@ def headline(
         change_ = f"from {amount(before, told.rate)} to {amount(control.error, told.rate)} {gain}"
         return (
             "retuning helps",
-            f"Retuning ({control.arm.name}) lowers {told.metric} {change_}; nothing else tried "
+            f"{_retuned(told, control)} lowers {told.metric} {change_}; nothing else tried "
             "helps beyond noise.",
         )
     if best is not None and best.word == "no difference":
@@ -66,6 +79,10 @@ def headline(
         return "harms", f"What was tried raises {told.metric}: keep the recipe as it is."
     tail = "; twice the data would" if more_data else ""
     return "could not tell", f"Nothing tried helps beyond noise{tail}."
+
+
+def _retuned(told: Told, control: Judged) -> str:
+    return f"Retuning ({control.arm.name})" if told.folds == 1 else "What retuning picks"
 
 
 def _retuning(told: Told, before: float, control: Judged) -> str:
@@ -77,8 +94,7 @@ def _certainty(told: Told, gain: TwoWay) -> str:
     unit = " points" if told.rate else ""
     return (
         f"gain {change(gain.difference, told.rate)}{unit}, 95 % interval "
-        f"{ends(gain.interval, told.rate)}, {told.seeds} fresh seeds, "
-        f"{told.samples:,} test samples"
+        f"{both_ends(gain.interval, told.rate)}, {told.sizes}"
     )
 
 
@@ -92,7 +108,8 @@ def about(told: Told, row: Judged) -> str:
     text = (
         f"{_name(row.arm)}: {row.word}. Its {told.metric} is {amount(row.error, told.rate)}, gain "
         f"{change(row.gain.difference, told.rate)}{unit} (95 % interval "
-        f"{ends(row.gain.interval, told.rate)}, corrected p {row.p_value:.2g})."
+        f"{both_ends(row.gain.interval, told.rate)}, {'corrected p' if told.folds == 1 else 'p'} "
+        f"{row.p_value:.2g})."
     )
     if row.word == "could not tell":
         least = change(row.detectable, told.rate).lstrip("+")
@@ -106,7 +123,8 @@ def about(told: Told, row: Judged) -> str:
 
 def _lack(told: Told, row: Judged) -> str:
     if row.short == "samples":
-        return f"{told.samples:,} test samples are too few, however many seeds are trained"
+        text = f"{told.samples:,} test samples are too few, however many seeds are trained"
+        return text if told.folds > 1 else f"{text}; folds=3 would test every sample once"
     return f"{told.seeds} seeds are too few"
 
 
@@ -117,7 +135,7 @@ def curve(told: Told, full: float, doubled: float, half: TwoWay) -> str:
         return (
             "Whether more data would help could not be told: half of the data costs "
             f"{change(half.difference, told.rate)}{unit} on validation samples (95 % interval "
-            f"{ends(half.interval, told.rate)})."
+            f"{both_ends(half.interval, told.rate)})."
         )
     kind = told.metric.replace("test", "validation")
     return (
@@ -127,8 +145,14 @@ def curve(told: Told, full: float, doubled: float, half: TwoWay) -> str:
     )
 
 
-def claims(finalists: int, validation: int, retuned: bool) -> tuple[str, ...]:
-    """Say which population each interval speaks of."""
+def claims(finalists: int, validation: Sequence[int], retuned: bool) -> tuple[str, ...]:
+    """Say which population each interval speaks of.
+
+    Args:
+        finalists: Number of arms that were tested.
+        validation: Number of validation samples in each fold of the search.
+        retuned: Whether anything was retuned.
+    """
     control = "the retuned control" if retuned else "the baseline as given (nothing was retuned)"
     return (
         "Gains of finalists are against "
@@ -138,11 +162,39 @@ def claims(finalists: int, validation: int, retuned: bool) -> tuple[str, ...]:
         f"p-values are one-sided and corrected for {finalists} finalist"
         f"{'' if finalists == 1 else 's'} by Holm's method; retuning is tested as a question of its "
         "own. An arm helps if its corrected p-value is at most 0.025.",
-        f"All choices were made on {validation:,} validation samples from the training data. Test "
-        "targets were opened once, after all training. The estimate is printed whatever the verdict.",
-        "Cost is the training time as a multiple of the recipe's as given, as remedies declare it.",
-        "The test set is used as one piece. Nested folds, which would test every sample once, are "
-        "not offered yet.",
+        f"All choices were made on {_validated(validation)}. Test targets were opened once, after all "
+        "training. The estimate is printed whatever the verdict.",
+        _COST,
+    )
+
+
+_COST = "Cost is the training time as a multiple of the recipe's as given, as remedies declare it."
+
+
+def _validated(folds: Sequence[int]) -> str:
+    text = f"{sum(folds):,} validation samples"
+    if len(folds) == 1:
+        return text
+    return f"{text} from the training data, in {len(folds)} folds that seeds take turns with"
+
+
+def claims_of_folds(folds: int) -> tuple[str, ...]:
+    """Say what outer folds allow to claim.
+
+    Args:
+        folds: Number of outer folds.
+    """
+    return (
+        "The gain is that of what improve picks, not of one arm: each of "
+        f"{folds} folds was searched on its own, and may have picked another arm. It is against the "
+        "retuned control of the same fold; retuning is against the recipe as given.",
+        "Training and test data were pooled. Every sample is test data in one fold, and training "
+        "data in the others. No search saw the targets that judge it.",
+        "Each 95 % interval speaks of these training sets, of new seeds, and of new samples from "
+        f"where these come from. Networks learned from {100 - 100 / folds:.0f} % of the data: with "
+        "all of them, expect a little less error.",
+        "The p-value is one-sided. What improve picks helps if it is at most 0.025.",
+        _COST,
     )
 
 

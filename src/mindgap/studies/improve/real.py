@@ -1,29 +1,26 @@
 """Does improve help? Races on real data sets, judged on untouched test data."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
-from mindgap.core import Recipe, Record, Study, Subject, Table, Trial, TwoWay, option, two_way
-from mindgap.data import DataSet, load, standardize, stratified_split
-from mindgap.diagnoses.diagnose import diagnose
-from mindgap.nets import MLP
-from mindgap.training.fit import fit
+from mindgap.core import Record, Study, Table, Trial, TwoWay, option, two_way
+from mindgap.data import load
+from mindgap.diagnoses.causes import causes
+from mindgap.studies.improve.recipes import Sizes, plain_recipe
 from mindgap.training.race.arm import BASELINE, Arm, baseline
 from mindgap.training.race.candidates import arms_of, cells, extensions, remedies_to_try
 from mindgap.training.race.fixes import fixes_of
 from mindgap.training.race.judge import judge, judge_retuning
+from mindgap.training.race.of_recipe import RecipeTrainer
 from mindgap.training.race.plan import Plan, confirmation_seeds, make_plan
-from mindgap.training.race.search import Scores, Searched, Wanted, search
-from mindgap.training.race.trainer import RecipeTrainer
+from mindgap.training.race.scores import Scores, Wanted
+from mindgap.training.race.search import Searched, search
 
 NAMES = ("digits", "mnist", "cifar10", "uci-concrete", "uci-energy", "uci-wine")
 FRESH = 500_000  # first seed of the confirmation, of which the search knows none
-SIDE = 8  # pixels to which images of CIFAR-10 are averaged
 COLUMNS = (
     *("data", "test samples", "fresh seeds", "as given", "retuned", "finalist"),
     *("retuned, % of as given", "its interval", "finalist, % of retuned", "interval to retuned"),
@@ -68,7 +65,8 @@ class DoesImproveHelp(Study):
 
     def run(self, trial: Trial) -> Record:
         """Search on validation data, confirm on fresh seeds, judge on test data."""
-        trainer = RecipeTrainer(self._recipe(load(trial["data"]), trial.seed))
+        sizes = Sizes(self.samples, self.test_samples, self.hidden, self.epochs)
+        trainer = RecipeTrainer(plain_recipe(load(trial["data"]), sizes, trial.seed))
         plan = make_plan(self.trainings)
         searched = raced(trainer, plan)
         arms = {a.name: a for a in (baseline(), searched.control, *searched.finalists)}
@@ -81,29 +79,6 @@ class DoesImproveHelp(Study):
             name: np.stack([trainer.errors(row) for row in rows]) for name, rows in answers.items()
         }
         return _record(searched, errors)
-
-    def _recipe(self, data: DataSet, seed: int) -> Recipe:
-        """Make the recipe as one would begin: standardized tables, Adam, default settings."""
-        classes = data.task == "classification"
-        inputs, targets = _pooled(data)
-        most = min(self.samples, int(0.7 * len(targets)))
-        judged = min(self.test_samples, len(targets) - most)
-        train, test = stratified_split(targets, (most, judged), seed)
-        left, right = inputs[train], inputs[test]
-        if data.inputs.ndim == 2:  # a table; the pixels of images have one scale
-            left, right = standardize(left, right)
-        if not classes:
-            targets = targets.reshape(len(targets), -1).float()
-            targets = (targets - targets[train].mean(0)) / targets[train].std(0)
-        outputs = int(targets.max()) + 1 if classes else targets.shape[1]
-        return Recipe(
-            model=functools.partial(MLP, widths=(left.shape[1], self.hidden, outputs)),
-            train=(left, targets[train]),
-            test=(right, targets[test]),
-            loss="cross_entropy" if classes else "mse",
-            epochs=self.epochs,
-            batch_size=50,
-        )
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
         """One row per data set."""
@@ -134,14 +109,12 @@ def raced(trainer: RecipeTrainer, plan: Plan) -> Searched:
         trainer: What trains.
         plan: How many trainings there are.
     """
-    known = trainer.prepared(baseline(), all_data=False).replace(test=trainer.validation)
-    subject: Subject = fit(known, seed=0).subject()
-    findings = diagnose(subject).findings
+    findings = causes(trainer, 0)
     told = [row for row in findings if row.severity != "note" and not row.explained_by]
     chosen, _ = remedies_to_try(
         [row.symptom for row in told if row.symptom is not None],
         trainer.task,
-        trainer.validation.take(torch.arange(1)).inputs,
+        trainer.validation[0].take(torch.arange(1)).inputs,
     )
 
     def observe(_stage: str, wanted: Wanted) -> Mapping[tuple[str, int], Scores | str]:
@@ -153,7 +126,7 @@ def raced(trainer: RecipeTrainer, plan: Plan) -> Searched:
         observe,
         cells=cells(trainer.recipe),
         extend=extensions(trainer.recipe),
-        candidates=arms_of(chosen, plan, fixes_of(findings, trainer.recipe, trainer.rest)),
+        candidates=arms_of(chosen, plan, fixes_of(findings, trainer.recipe, len(trainer.train))),
         seeds=range(FRESH),
     )
 
@@ -163,21 +136,6 @@ def _seen(
 ) -> list[tuple[tuple[str, int], Scores]]:
     rows = trainer.scores(arm, seeds)
     return [((arm.name, seed), row) for seed, row in zip(seeds, rows, strict=True)]
-
-
-def _pooled(data: DataSet) -> tuple[Tensor, Tensor]:
-    """Return all samples, also those of an official test set; the split is drawn from them."""
-    if data.test is None:
-        return _small(data.inputs), data.targets
-    inputs, targets = data.test
-    return _small(torch.cat([data.inputs, inputs])), torch.cat([data.targets, targets])
-
-
-def _small(images: Tensor) -> Tensor:
-    """Flatten inputs; color images are averaged to fewer pixels first."""
-    if images.ndim == 4 and images.shape[1] == 3:
-        images = nn.functional.adaptive_avg_pool2d(images.float(), SIDE)
-    return images.flatten(1).float()
 
 
 def _record(searched: Searched, errors: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,24 +1,29 @@
 """How often improve is wrong, in simulated races with the noise of real nets."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from mindgap.core import Record, Study, Table, Trial, option, proportion_interval
 from mindgap.core.chart.numbers import round_down, round_up
-from mindgap.studies.improve.worlds import CONCRETE, DIGITS, Effect, Kind, Side, World
-from mindgap.training.race.arm import BASELINE, RETUNED, Arm, baseline
-from mindgap.training.race.judge import judge
+from mindgap.studies.improve.arms import SETTINGS, candidates, effect_of, setting
+from mindgap.studies.improve.worlds import CONCRETE, DIGITS, Kind, Side, World
+from mindgap.training.race.arm import BASELINE, Arm, baseline
+from mindgap.training.race.judge import Errors, Judged, judge, judge_folds
+from mindgap.training.race.of_recipe import FOLDS
 from mindgap.training.race.plan import Plan, confirmation_seeds, make_plan
-from mindgap.training.race.search import Scores, Searched, Wanted, search
+from mindgap.training.race.scores import Scores, Wanted
+from mindgap.training.race.search import Searched, search
 
 WORLDS = {world.name: world for world in (DIGITS, CONCRETE)}
 NULLS: tuple[Kind, ...] = ("equal", "unequal variances", "heavy tails", "ties", "harmful")
 GAINS = (1.0, 2.0, 3.0)
-HELPFUL = 2  # place of the remedy that helps, where one does
-RESERVED = 7.0  # trainings that improve spends on the diagnosis and the learning curve
+TYPICAL, OUTER = 2.0, 3  # gain and outer folds of the rows that compare designs
+_PAIR: tuple[tuple[Kind, float], ...] = (("equal", 0.0), ("gain", TYPICAL))
+RESERVED = 8.0  # trainings that improve spends on the diagnosis and the learning curve
 COUNTS = ("races", "helps", "false", "covered", "judged", "seeds")
 SUMS = ("bias", "square")
 COLUMNS = (
@@ -26,6 +31,34 @@ COLUMNS = (
     *("power, %", "interval of power", "bias", "its standard error"),
     *("coverage, %", "interval of coverage"),
 )
+
+
+class Cell(NamedTuple):
+    """What is special about a row.
+
+    Args:
+        kind: About its arms.
+        gain: Of the remedy that helps, in standard deviations of a seed.
+        inner: Folds of validation samples that seeds of the search take turns with.
+        outer: Outer folds, in each of which is a race; one if there is a test set.
+    """
+
+    kind: Kind
+    gain: float
+    inner: int = FOLDS
+    outer: int = 1
+
+    @property
+    def words(self) -> str:
+        """The name of the row."""
+        name = f"gain {self.gain:g} sd" if self.gain else self.kind
+        name += " at all strengths" if self.kind == "even gain" else ""
+        name += "" if self.inner == FOLDS else ", one validation set"
+        return name if self.outer == 1 else f"{name}, {self.outer} outer folds"
+
+
+def _cell_of(trial: Trial) -> Cell:
+    return Cell(*(trial[name] for name in Cell._fields))
 
 
 class SimulatedRaces(Study):
@@ -39,16 +72,18 @@ class SimulatedRaces(Study):
     average. Arms with ties equal the control on 95 % or all of the samples. Wild seeds and effects
     have Student's distribution with 3 degrees of freedom. Harmful arms lose 0.25 to 1.5 standard
     deviations of a seed. In the other rows one remedy of six gains so many standard deviations at
-    one of its three strengths, and half as much at the others; power is how often improve says
-    that it helps. Bias is the mean of reported minus true gain, in these units, whatever the
-    verdict. Coverage is how often the 95 % interval holds the true gain. Both are of the first
-    finalist.
+    one of its three strengths, and half as much at the others or as much; the other remedies gain
+    nothing. Power is how often improve says that it helps. Bias is the mean of reported minus true
+    gain, in these units, whatever the verdict. Coverage is how often the 95 % interval holds the
+    true gain. Both are of the first finalist. The search sees five folds of validation samples in
+    turn, or one, as with a training function. With outer folds the trainings are divided by them,
+    every fold has as many test samples, and the true gain is the mean of all picks.
 
     Assumes: Normal effects where no other distribution is named. Nothing is published to compare
     with.
 
     >>> len(SimulatedRaces(races=200, block=100).trials())
-    32
+    52
     """
 
     method = ("E5",)
@@ -61,9 +96,9 @@ class SimulatedRaces(Study):
     def trials(self) -> Sequence[Trial]:
         """Blocks of races, for every test set and kind of arms."""
         return [
-            Trial(parameters={"world": world, "kind": kind, "gain": gain, "first": first})
+            Trial(parameters={"world": world, **cell._asdict(), "first": first})
             for world in WORLDS
-            for kind, gain in _kinds()
+            for cell in _cells()
             for first in range(0, self.races, self.block)
         ]
 
@@ -71,15 +106,15 @@ class SimulatedRaces(Study):
         """Run the races of a block and count."""
         seeds = range(trial["first"], min(trial["first"] + self.block, self.races))
         world, plan = WORLDS[trial["world"]], make_plan(self.trainings)
-        rows = [race(world, trial["kind"], trial["gain"], plan, seed) for seed in seeds]
+        rows = [race(world, _cell_of(trial), plan, seed) for seed in seeds]
         return {name: math.fsum(row[name] for row in rows) for name in (*COUNTS, *SUMS)}
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
         """One row per test set and kind of arms."""
-        cells: dict[tuple[str, str, float], list[Record]] = {}
+        cells: dict[tuple[str, Cell], list[Record]] = {}
         for trial, record in records:
-            cells.setdefault((trial["world"], trial["kind"], trial["gain"]), []).append(record)
-        rows = tuple(_row(*cell, blocks) for cell, blocks in cells.items())
+            cells.setdefault((trial["world"], _cell_of(trial)), []).append(record)
+        rows = tuple(_row(*key, blocks) for key, blocks in cells.items())
         return Table(
             title=f"Simulated races of improve with {self.trainings} trainings",
             columns=COLUMNS,
@@ -95,132 +130,133 @@ class SimulatedRaces(Study):
 
     def tiny(self) -> Self:
         """Run four races per row with fewer trainings."""
-        return self.replace(races=4, block=4, trainings=60)
+        return self.replace(races=4, block=4, trainings=120)
 
 
-def race(world: World, kind: Kind, gain: float, plan: Plan, seed: int) -> dict[str, float]:
+def race(world: World, cell: Cell, plan: Plan, seed: int) -> dict[str, float]:
     """Run one race: search, confirm, judge.
 
     Args:
         world: The noise.
-        kind: What is special about the arms.
-        gain: Of the remedy that helps, in standard deviations of a seed.
+        cell: What is special about the arms and the design.
         plan: How many trainings there are.
         seed: Fixes all draws.
 
     Returns:
         Counts and sums of the row that it belongs to.
     """
-    tag = [list(WORLDS).index(world.name), *kind.encode(), round(1000 * gain), seed]
+    # Rows of the same arms draw the same numbers first.
+    tag = [list(WORLDS).index(world.name), *cell.kind.encode(), round(1000 * cell.gain), seed]
     rng = np.random.Generator(np.random.SFC64(tag))
-    searched = _searched(world, kind, gain, plan, rng)
+    if cell.outer > 1:
+        return _nested(world, cell, plan, rng)
+    searched, errors = _confirmed(world, cell, plan, rng)
+    found = judge(searched.control, searched.finalists, baseline(), errors)
+    true = [effect_of(row.arm).gain for row in found]
+    return _counted(world, found, true, len(errors[BASELINE]))
+
+
+def _nested(world: World, cell: Cell, plan: Plan, rng: np.random.Generator) -> dict[str, float]:
+    """Search, pick and confirm in every outer fold, and judge all picks as one."""
+    small = dataclasses.replace(make_plan(plan.trainings // cell.outer), finalists=1)
+    folds = [_confirmed(world, cell, small, rng) for _ in range(cell.outer)]
+    picks = [searched.finalists[0] for searched, _ in folds]
+    tables = [
+        (own[arm.name], own[searched.control.name], own[BASELINE])
+        for arm, (searched, own) in zip(picks, folds, strict=True)
+    ]
+    found = judge_folds(picks[0], *(list(part) for part in zip(*tables, strict=True)))
+    true = math.fsum(effect_of(arm).gain for arm in picks) / cell.outer
+    return _counted(world, [found], [true], min(len(own[BASELINE]) for _, own in folds))
+
+
+def _confirmed(
+    world: World, cell: Cell, plan: Plan, rng: np.random.Generator
+) -> tuple[Searched, Errors]:
+    searched = _searched(world, cell, plan, rng)
     arms = (baseline(), searched.control, *searched.finalists)
-    share = int((plan.trainings - searched.spent - RESERVED) / sum(arm.cost for arm in arms))
+    # What improve spends on the diagnosis and, with one test set, on the learning curve.
+    reserved = 1.0 if cell.outer > 1 else RESERVED
+    share = int((plan.trainings - searched.spent - reserved) / sum(arm.cost for arm in arms))
     count = confirmation_seeds(searched.noise, world.test, max(2, share))
-    side = Side(world, kind, world.test, rng)
-    errors = {
-        arm.name: np.stack([s.errors for s in side.errors(arm.name, _effect(arm), 0, count)])
+    side = Side(world, cell.kind, world.test, rng)
+    return searched, {
+        arm.name: np.stack([s.errors for s in side.errors(arm.name, effect_of(arm), 0, count)])
         for arm in arms
     }
-    found = judge(searched.control, searched.finalists, baseline(), errors)
-    helps = [_effect(row.arm).gain for row in found if row.word == "helps"]
-    true = _effect(found[0].arm).gain if found else 0.0
+
+
+def _counted(
+    world: World, found: Sequence[Judged], true: Sequence[float], seeds: int
+) -> dict[str, float]:
+    helps = [gain for row, gain in zip(found, true, strict=True) if row.word == "helps"]
     told = [row.gain.interval for row in found[:1]]
-    off = found[0].gain.difference / world.unit - true if found else 0.0
+    off = found[0].gain.difference / world.unit - true[0] if found else 0.0
     return {
         "races": 1,
         "helps": float(any(value > 0 for value in helps)),
         "false": float(any(value <= 0 for value in helps)),
-        "covered": float(any(i.low <= true * world.unit <= i.high for i in told)),
+        "covered": float(any(i.low <= true[0] * world.unit <= i.high for i in told)),
         "judged": len(told),
-        "seeds": count,
+        "seeds": seeds,
         "bias": off,
         "square": off**2,
     }
 
 
-def _searched(
-    world: World, kind: Kind, gain: float, plan: Plan, rng: np.random.Generator
-) -> Searched:
-    side = Side(world, kind, world.validation, rng)
+def _searched(world: World, cell: Cell, plan: Plan, rng: np.random.Generator) -> Searched:
+    """Search on validation samples in folds, which seeds take turns with."""
+    sides = [Side(world, cell.kind, world.validation, rng) for _ in range(cell.inner)]
 
     def observe(_stage: str, wanted: Wanted) -> Mapping[tuple[str, int], Scores | str]:
-        found: dict[tuple[str, int], Scores | str] = {}
-        for arm, seeds in wanted:
-            rows = side.errors(arm.name, _effect(arm), seeds[0], seeds[-1] + 1)
-            found |= {(arm.name, seed): row for seed, row in zip(seeds, rows, strict=True)}
-        return found
+        return {
+            (arm.name, seed): _seen(sides, arm, seed) for arm, seeds in wanted for seed in seeds
+        }
 
     return search(
         plan,
         baseline(),
         observe,
-        cells=_CELLS,
-        extend=lambda best, _: [_cell(f"{best.name}, further", 6)] if best in _CELLS[:2] else [],
-        candidates=lambda control: [arm.on(control) for arm in _candidates(kind, gain, plan)],
+        cells=SETTINGS,
+        extend=lambda best, _: (
+            [setting(f"{best.name}, further", 6)] if best in SETTINGS[:2] else []
+        ),
+        candidates=lambda control: [
+            arm.on(control) for arm in candidates(cell.kind, cell.gain, plan)
+        ],
         seeds=range(1000),
     )
 
 
-def _cell(name: str, place: int, cost: float = 1.0) -> Arm:
-    return Arm(name=name, group=RETUNED, cost=cost, fix={"place": place})
+def _seen(sides: Sequence[Side], arm: Arm, seed: int) -> Scores:
+    fold = seed % len(sides)
+    (found,) = sides[fold].errors(arm.name, effect_of(arm), seed, seed + 1)
+    return found._replace(fold=fold)
 
 
-# Retuned settings gain nothing on average, so that whatever is chosen was chosen by luck.
-_CELLS = (
-    *(_cell("learning rate ×3", 1), _cell("learning rate ÷3", 2)),
-    *(_cell("epochs ×2", 3, 2.0), _cell("weight decay", 4)),
-)
-
-
-def _candidates(kind: Kind, gain: float, plan: Plan) -> list[Arm]:
-    """Make remedies at several strengths; the last of them costs twice as much, as SAM does."""
-    return [
-        Arm(
-            name=f"remedy {group} ({strength})",
-            group=f"remedy {group}",
-            cost=2.0 if group == plan.remedies - 1 else 1.0,
-            fix={
-                "gain": _gain(kind, gain, group, strength),
-                "place": plan.strengths * group + strength,
-            },
-        )
-        for group in range(plan.remedies)
-        for strength in range(plan.strengths)
+def _cells() -> list[Cell]:
+    nulls = [Cell(kind, 0.0) for kind in NULLS]
+    gains = [Cell("gain", gain) for gain in GAINS]
+    others = [
+        Cell("even gain", TYPICAL),
+        *(Cell(kind, gain, inner=1) for kind, gain in _PAIR),
+        *(Cell(kind, gain, outer=OUTER) for kind, gain in _PAIR),
     ]
+    return [*nulls, *gains, *others]
 
 
-def _gain(kind: Kind, gain: float, group: int, strength: int) -> float:
-    if kind == "harmful":
-        return -0.25 * (1 + (group + 2 * strength) % 6)
-    if kind == "gain" and group == HELPFUL:
-        return gain if strength == 1 else gain / 2
-    return 0.0
-
-
-def _effect(arm: Arm) -> Effect:
-    """Read the effect of an arm; the retuned control below it gains nothing."""
-    if arm.group == BASELINE:
-        return Effect()
-    return Effect(gain=arm.fix.get("gain", 0.0), place=arm.fix["place"])
-
-
-def _kinds() -> list[tuple[Kind, float]]:
-    return [*((kind, 0.0) for kind in NULLS), *(("gain", gain) for gain in GAINS)]
-
-
-def _row(world: str, kind: str, gain: float, blocks: Sequence[Record]) -> tuple[Any, ...]:
+def _row(world: str, cell: Cell, blocks: Sequence[Record]) -> tuple[Any, ...]:
     total = {name: math.fsum(block[name] for block in blocks) for name in (*COUNTS, *SUMS)}
     races, judged = int(total["races"]), int(total["judged"])
     bias = total["bias"] / max(judged, 1)
     spread = max(total["square"] / max(judged, 1) - bias**2, 0.0)
     return (
         world,
-        f"gain {gain:g} sd" if kind == "gain" else kind,
+        cell.words,
         races,
         round(total["seeds"] / races, 1),
         *_share(total["false"], races),
-        *(_share(total["helps"], races) if kind == "gain" else (None, None)),
+        *(_share(total["helps"], races) if cell.gain else (None, None)),
         round(bias, 4),
         round(math.sqrt(spread / max(judged, 1)), 4),
         *_share(total["covered"], judged),

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mindgap.training.race.search import Scores
+from mindgap.training.race.scores import Scores
 
-Kind = Literal["equal", "unequal variances", "heavy tails", "ties", "harmful", "gain"]
+Kind = Literal["equal", "unequal variances", "heavy tails", "ties", "harmful", "gain", "even gain"]
 Rows = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
 _CHUNK = 8  # seeds whose common noise is drawn at once

@@ -142,10 +142,10 @@ def arms_of(
     Args:
         remedies: The remedies to try, the most promising first.
         plan: Says how many of them, at how many strengths.
-        fixes: Arms that correct a cause; they take the place of remedies.
+        fixes: Arms that correct a cause; they take the place of as many arms of remedies.
     """
     kept = list(fixes)[: plan.remedies]
-    chosen = list(remedies)[: plan.remedies - len(kept)]
+    chosen = list(remedies)[: plan.remedies - math.ceil(len(kept) / plan.strengths)]
 
     def candidates(control: Arm) -> list[Arm]:
         arms = [arm for cls in chosen for arm in _strengths(cls, plan.strengths)]

@@ -20,22 +20,22 @@ DROP, RELABEL, RESCALE, RECOMPUTE, LONGER = (
 )
 
 
-def fixes_of(findings: Sequence[Finding], recipe: Recipe, places: Tensor) -> list[Arm]:
+def fixes_of(findings: Sequence[Finding], recipe: Recipe, samples: int) -> list[Arm]:
     """Make the arms that correct what was found.
 
     Args:
         findings: What diagnoses found on training and validation data.
         recipe: The recipe as it is.
-        places: Where the samples that were diagnosed are in the recipe's training data.
+        samples: Number of all training samples, in which suspects are named by their places.
     """
     told = [f for f in findings if f.severity != "note" and not f.explained_by]
-    arms = [arm for finding in told for arm in _fixes(finding, recipe, places)]
+    arms = [arm for finding in told for arm in _fixes(finding, recipe, samples)]
     return list({arm.group: arm for arm in reversed(arms)}.values())[::-1]
 
 
-def _fixes(finding: Finding, recipe: Recipe, places: Tensor) -> list[Arm]:
+def _fixes(finding: Finding, recipe: Recipe, samples: int) -> list[Arm]:
     if finding.symptom == "wrong labels":
-        return _cleaned(finding, places)
+        return _cleaned(finding, samples)
     if finding.symptom == "unscaled inputs":
         return [Arm(name=RESCALE, group=RESCALE, fix={"rescale": True})]
     if finding.symptom == "broken evaluation":
@@ -46,13 +46,13 @@ def _fixes(finding: Finding, recipe: Recipe, places: Tensor) -> list[Arm]:
     return []
 
 
-def _cleaned(finding: Finding, places: Tensor) -> list[Arm]:
+def _cleaned(finding: Finding, samples: int) -> list[Arm]:
     suspects = finding.suspects
     if suspects is None or suspects.split != "train" or not suspects.index:
         return []
-    if len(suspects.index) > _MOST * len(places):
+    if len(suspects.index) > _MOST * samples:
         return []
-    index = places[torch.as_tensor(list(suspects.index))].tolist()
+    index = list(suspects.index)
     arms = [Arm(name=DROP, group=DROP, fix={"drop": sorted(index)})]
     labels = suspects.columns.get("suggested number", suspects.columns.get("suggested"))
     if labels is not None and all(isinstance(label, int) for label in labels):

@@ -8,13 +8,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mindgap.core import TwoWay, holm, minimum_detectable, two_way
+from mindgap.core import TwoWay, holm, minimum_detectable, stratified, two_way
 from mindgap.training.race.arm import Arm
 
 LEVEL = 0.025  # one-sided, so that the word and the 95 % interval agree
 Word = Literal["helps", "harms", "could not tell", "no difference"]
 Short = Literal["", "seeds", "samples"]
-Errors = Mapping[str, NDArray[np.float64]]  # by arm, one row per seed, one column per sample
+Table = NDArray[np.float64]
+Errors = Mapping[str, Table]  # by arm, one row per seed, one column per sample
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,14 +72,53 @@ def judge_retuning(control: Arm, baseline: Arm, errors: Errors) -> Judged:
     return _judged(control, errors, gain, gain.p_value, gain.harm, True)
 
 
+def judge_folds(
+    arm: Arm, mine: Sequence[Table], its: Sequence[Table], given: Sequence[Table]
+) -> Judged:
+    """Test what was picked in outer folds against the control of each fold.
+
+    The folds are disjoint samples with seeds of their own. One question is asked, so that nothing
+    is corrected.
+
+    Args:
+        arm: Stands for all picks.
+        mine: Per fold the test errors of the pick, seeds × samples.
+        its: Those of the fold's control.
+        given: Those of the recipe as it was.
+    """
+    gain = stratified([two_way(c - m) for c, m in zip(its, mine, strict=True)])
+    better = _mean(given) > _mean(mine)
+    by_seed = np.concatenate([table.mean(1) for table in mine])
+    return _told(arm, _mean(mine), by_seed, gain, (gain.p_value, gain.harm), better=better)
+
+
+def _mean(tables: Sequence[Table]) -> float:
+    """Average over samples, each of which is in one fold."""
+    samples = sum(table.shape[1] for table in tables)
+    return float(math.fsum(table.mean() * table.shape[1] for table in tables) / samples)
+
+
 def _judged(
     arm: Arm, errors: Errors, gain: TwoWay, p_value: float, harm: float, better: bool
 ) -> Judged:
     by_seed = errors[arm.name].mean(1)
+    return _told(arm, float(by_seed.mean()), by_seed, gain, (p_value, harm), better=better)
+
+
+def _told(
+    arm: Arm,
+    error: float,
+    by_seed: Table,
+    gain: TwoWay,
+    p_values: tuple[float, float],
+    *,
+    better: bool,
+) -> Judged:
+    p_value, harm = p_values
     word = _word(gain, p_value, harm, better)
     return Judged(
         arm=arm,
-        error=float(by_seed.mean()),
+        error=error,
         gain=gain,
         p_value=p_value,
         word=word,

@@ -3,8 +3,9 @@
 import dataclasses
 import math
 import re
+from typing import NamedTuple
 
-from mindgap.core import InputError, TwoWay
+from mindgap.core import InputError
 
 LEAST = 40  # trainings below which no gain of a usual size could be found
 MOST = 600  # beyond it, test samples and not trainings limit what can be found
@@ -27,7 +28,7 @@ class Plan:
         trainings: The whole budget.
         remedies: How many remedies and fixes enter the race.
         strengths: How many strengths of each remedy.
-        finalists: How many arms are confirmed, next to the two controls.
+        finalists: How many arms are confirmed at most, next to the two controls.
         retune_seeds: Seeds per cell of the retuned baseline.
 
     >>> make_plan(200)
@@ -119,19 +120,41 @@ def first_seeds(budget: float, cost: float) -> int:
     return max(two, round(budget / (RUNGS * cost)))
 
 
-def confirmation_seeds(noise: TwoWay | None, samples: int, share: int) -> int:
+class Noise(NamedTuple):
+    """The parts of the variance of a gain.
+
+    Args:
+        seed_part: Between seeds, shared by all samples.
+        sample_part: Between samples, shared by all seeds.
+        residual: Of one seed and one sample.
+    """
+
+    seed_part: float
+    sample_part: float
+    residual: float
+
+    def of_a_mean(self, seeds: int, samples: int) -> float:
+        """Return the variance of a mean over so many seeds and samples.
+
+        >>> Noise(2.0, 3.0, 6.0).of_a_mean(2, 3)
+        3.0
+        """
+        return (self.seed_part + self.residual / samples) / seeds + self.sample_part / samples
+
+
+def confirmation_seeds(noise: Noise | None, samples: int, share: int) -> int:
     """Choose the number of fresh seeds on validation data alone.
 
     The variance of a gain has a part of the seeds, which shrinks with their number, and a part of
     the test samples, which does not. Seeds that make the first a sixth of the second are enough.
 
     Args:
-        noise: The two-way test of a finalist against the control on validation data.
+        noise: Of a finalist's gain over the control, on validation data.
         samples: Number of test samples.
         share: Seeds that the budget allows.
     """
     if noise is None or noise.sample_part == 0:
         return max(share, 2)
-    seeds = noise.seed_part + noise.residual / noise.samples
+    seeds = noise.seed_part + noise.residual / samples
     useful = math.ceil(RATIO * seeds / (noise.sample_part / samples))
     return max(2, min(share, max(useful, FEWEST_SEEDS)))

@@ -8,64 +8,16 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mindgap.core import InputError, TwoWay, two_way
+from mindgap.core import InputError
 from mindgap.training.race.arm import BASELINE, RETUNED, Arm
-from mindgap.training.race.plan import PILOT, RUNGS, Plan, first_seeds
+from mindgap.training.race.plan import PILOT, RUNGS, Noise, Plan, first_seeds
+from mindgap.training.race.scores import Observe, Race, Seeds, Step
 
 KEPT = 3  # one arm in so many survives a rung
-STRENGTHS = (2, 1)  # strengths of one remedy that may survive the first and the second rung
+STRENGTHS = 2  # strengths of one remedy that may survive a rung
 ROUNDS = 2  # times that a best cell on the edge extends the grid
 RETUNE_MOST = 0.4  # of the search, that retuning may take with its extensions
-
-
-class Scores(NamedTuple):
-    """What a trained model does on each validation sample.
-
-    Args:
-        errors: What arms are ranked by: wrong or not, or the loss of a regression.
-        losses: The loss, which decides between equal errors.
-    """
-
-    errors: NDArray[np.float64]
-    losses: NDArray[np.float64]
-
-
-Seeds = Sequence[int]
-Wanted = Sequence[tuple[Arm, Seeds]]
-# Stage and wanted trainings -> scores by arm and seed, or the reason why there are none.
-Observe = Callable[[str, Wanted], Mapping[tuple[str, int], Scores | str]]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Step:
-    """What became of an arm in one stage of the search.
-
-    Args:
-        stage: ``"retune"``, ``"rung 1"``, ``"rung 2"`` or ``"rung 3"``.
-        arm: The name of the arm.
-        group: Its group.
-        score: Mean validation error over all its seeds so far; None if it could not be trained.
-        seeds: Number of seeds.
-        kept: Whether it goes on.
-        reason: Why, or why not.
-    """
-
-    stage: str
-    arm: str
-    group: str
-    score: float | None
-    seeds: int
-    kept: bool
-    reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return dataclasses.asdict(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,7 +26,7 @@ class Searched:
 
     Args:
         control: The best cell of the retuned baseline; the baseline itself if no cell beats it.
-        finalists: The arms to confirm, the best first.
+        finalists: The arms to confirm, the best first: one, and what is within a standard error.
         log: Who was dropped when and why.
         spent: Trainings used, in units of the baseline.
         trials: Number of trainings by group.
@@ -86,95 +38,7 @@ class Searched:
     log: tuple[Step, ...]
     spent: float
     trials: Mapping[str, int]
-    noise: TwoWay | None
-
-
-class Race:
-    """The scores of all arms so far."""
-
-    def __init__(self, observe: Observe, seeds: Seeds) -> None:
-        self._observe, self._seeds = observe, seeds
-        self._seen: dict[str, dict[int, Scores]] = {}
-        self._failed: dict[str, str] = {}
-        self.log: list[Step] = []
-        self.spent, self.trials = 0.0, dict[str, int]()
-
-    def train(self, stage: str, arms: Sequence[Arm], count: int) -> None:
-        """Train all arms on the first seeds, those aside that they know already."""
-        wanted = [
-            (arm, missing)
-            for arm in arms
-            if (missing := [s for s in self._seeds[:count] if s not in self.seen(arm)])
-        ]
-        found = self._observe(stage, wanted) if wanted else {}
-        for arm, missing in wanted:
-            self.spent += arm.cost * len(missing)
-            self.trials[arm.group] = self.trials.get(arm.group, 0) + len(missing)
-            for seed in missing:
-                self._keep(arm, seed, found[arm.name, seed])
-
-    def _keep(self, arm: Arm, seed: int, scores: Scores | str) -> None:
-        if isinstance(scores, str):
-            self._failed.setdefault(arm.name, scores)
-        elif not np.isfinite(scores.errors).all():
-            self._failed.setdefault(arm.name, "its validation losses are not finite")
-        else:
-            self._seen.setdefault(arm.name, {})[seed] = scores
-
-    def seen(self, arm: Arm) -> dict[int, Scores]:
-        """Return the scores of an arm by seed."""
-        return self._seen.get(arm.name, {})
-
-    def failure(self, arm: Arm) -> str:
-        """Say why an arm could not be trained; empty if it could."""
-        return self._failed.get(arm.name, "")
-
-    def score(self, arm: Arm, count: int) -> tuple[float, float]:
-        """Return the mean validation error and loss over the first seeds."""
-        own = self.seen(arm)
-        kept = [own[seed] for seed in self._seeds[:count] if seed in own]
-        if self.failure(arm) or not kept:
-            return math.inf, math.inf
-        errors, losses = (float(np.mean([row[k].mean() for row in kept])) for k in (0, 1))
-        # Sums of the same numbers in another order are a tie.
-        return round(errors, 12), losses if math.isfinite(losses) else math.inf
-
-    def ranked(self, arms: Sequence[Arm], count: int) -> list[Arm]:
-        """Sort by error, then by loss, then by cost."""
-        return sorted(arms, key=lambda arm: (*self.score(arm, count), arm.cost))
-
-    def tell(self, stage: str, arm: Arm, count: int, *, kept: bool, reason: str) -> None:
-        """Note what became of an arm."""
-        score = self.score(arm, count)[0]
-        self.log.append(
-            Step(
-                stage=stage,
-                arm=arm.name,
-                group=arm.group,
-                score=score if math.isfinite(score) else None,
-                seeds=count,
-                kept=kept,
-                reason=self.failure(arm) or reason,
-            )
-        )
-
-    def behind(self, arm: Arm, best: Arm) -> tuple[float, float] | None:
-        """Return how much higher the error is than that of the best arm, and the standard error."""
-        found = self.gain(best, arm)
-        if found is not None:
-            return found.difference, found.standard_error
-        seeds = set(self.seen(arm)) & set(self.seen(best))
-        if not seeds:
-            return None
-        rows = [self.seen(arm)[s].errors - self.seen(best)[s].errors for s in seeds]
-        more = np.mean(rows, axis=0)
-        return float(more.mean()), float(more.std(ddof=1)) / math.sqrt(len(more))
-
-    def gain(self, arm: Arm, control: Arm) -> TwoWay | None:
-        """Test an arm against the control on validation data, which tells the noise."""
-        mine, its = self.seen(arm), self.seen(control)
-        rows = [its[seed].errors - mine[seed].errors for seed in mine if seed in its]
-        return two_way(rows) if len(rows) > 1 and len(rows[0]) > 1 else None
+    noise: Noise | None
 
 
 def search(
@@ -215,7 +79,7 @@ def search(
         log=tuple(race.log),
         spent=race.spent,
         trials=dict(race.trials),
-        noise=race.gain(finalists[0], control) if finalists else None,
+        noise=race.noise(finalists[0], control) if finalists else None,
     )
 
 
@@ -322,17 +186,25 @@ def _survivors(
     ranked = race.ranked(alive, count)
     # One more than the finalists, so that the last rung still has a choice to make.
     keep = plan.finalists if last else max(math.ceil(len(ranked) / KEPT), plan.finalists + 1)
-    most = STRENGTHS[rung - 1] if rung <= len(STRENGTHS) else 1
     kept = list[Arm]()
     race.tell(stage, control, count, kept=True, reason="the retuned control is never dropped")
     for place, arm in enumerate(ranked, 1):
-        twins = sum(other.group == arm.group for other in kept)
-        going = len(kept) < keep and twins < most and not race.failure(arm)
+        flaw = _flaw(race, arm, kept, last=last) if len(kept) < keep else ""
+        going = len(kept) < keep and not flaw and not race.failure(arm)
         where = f"{_nth(place)} of {len(ranked)} on validation data"
-        reason = f"{where}, behind a better strength" if twins >= most else where
-        race.tell(stage, arm, count, kept=going, reason=reason)
+        race.tell(stage, arm, count, kept=going, reason=f"{where}{flaw}")
         kept += [arm] if going else []
     return kept
+
+
+def _flaw(race: Race, arm: Arm, kept: Sequence[Arm], *, last: bool) -> str:
+    """Say why an arm does not go on although there is room for it; empty if it does."""
+    if sum(other.group == arm.group for other in kept) >= STRENGTHS:
+        return ", behind better strengths"
+    # Every further finalist costs seeds, and power by Holm's correction.
+    if last and kept and not _as_good(race, arm, kept[0]):
+        return ", more than a standard error behind the first"
+    return ""
 
 
 def _nth(place: int) -> str:
