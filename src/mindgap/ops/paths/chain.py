@@ -196,7 +196,9 @@ def read_chain(model: nn.Module, shape: tuple[int, ...]) -> Chain:
     >>> len(read_chain(model, (1, 2, 2)).layers)
     2
     """
-    like = next(model.parameters())
+    like = next(model.parameters(), None)
+    if like is None:
+        raise _not_a_chain(model)
     sample = torch.randn(8, *shape, generator=torch.Generator().manual_seed(0)).to(like)
     called, output = _watched(model, sample)
     before, steps = sample, list[Step]()
