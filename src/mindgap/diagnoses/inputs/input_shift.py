@@ -109,7 +109,7 @@ class InputShift(Diagnosis):
             p_value=p_value,
             evidence=_evidence(found, cost),
             sentences=(_told(cost), *_what(subject, found)),
-            advice=_advice(),
+            advice=_advice(self),
             charts=(*_where(subject, found), _scores(found), _gallery(subject, found)),
             suspects=_suspects(subject, found),
         )
@@ -208,7 +208,11 @@ def _gain(subject: Subject, found: DomainTest) -> float:
 def _evidence(found: DomainTest, cost: _Cost) -> tuple[Evidence, ...]:
     percent = cost.name == "error"
     return (
-        Evidence(name="foreign test samples, at least", value=found.share, percent=True),
+        Evidence(
+            name="foreign test samples, at least",
+            value=math.floor(100 * found.share) / 100,  # never rounded up
+            percent=True,
+        ),
         Evidence(name="foreign test samples, estimated", value=_excess(found), percent=True),
         *(
             Evidence(name=f"{cost.name} on {side}", value=value, percent=percent)
@@ -350,7 +354,7 @@ def _suspects(subject: Subject, found: DomainTest) -> Suspects:
     )
 
 
-def _advice() -> tuple[Advice, ...]:
+def _advice(diagnosis: Diagnosis) -> tuple[Advice, ...]:
     return (
         Advice(
             text="Prepare test inputs with the same code and the same numbers as training inputs, "
@@ -359,7 +363,7 @@ def _advice() -> tuple[Advice, ...]:
         Advice(
             text="If such samples are to be expected in use, add some of them to the training "
             "data. If not, judge the model without them:",
-            code="foreign = finding.suspects.index\n"
+            code=f"{diagnosis.listing('foreign')}\n"
             "familiar = [k for k in range(len(test_targets)) if k not in set(foreign)]",
         ),
     )

@@ -133,6 +133,8 @@ def _charts(
     histogram = Histogram.of(
         {"training": marks.doubt[marks.train], "test": marks.doubt[~marks.train]},
         shares=True,
+        bins=15,
+        y_scale="log",  # most are not contradicted at all
         title=f"How strongly the {_word(subject)} are contradicted",
         x_label="distance of the given target from the reference prediction",
         y_label="share of samples",
