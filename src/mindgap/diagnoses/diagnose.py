@@ -137,9 +137,10 @@ def diagnose(
         if progress is not None:
             progress.advance()
     corrected = _corrected(found, specs, checked)
+    mild = {finding.name for finding in found if finding.severity != "wrong"}
     return Diagnosed(
         findings=tuple(
-            _advised(finding, subject, in_use) for finding in _ordered(corrected, specs)
+            _advised(finding, subject, in_use) for finding in _ordered(corrected, specs, mild)
         ),
         checked=tuple(checked),
     )
@@ -214,8 +215,13 @@ def _judged(finding: Finding, p_value: float | None) -> Finding:
     return dataclasses.replace(finding, p_value=p_value, severity=severity)
 
 
-def _ordered(found: Sequence[Finding], specs: Sequence[Diagnosis]) -> list[Finding]:
-    """Put severe before mild and cause before symptom; what another finding explains comes last."""
+def _ordered(
+    found: Sequence[Finding], specs: Sequence[Diagnosis], mild: Collection[str]
+) -> list[Finding]:
+    """Put severe before mild and cause before symptom; what another finding explains comes last.
+
+    What its own diagnosis calls no more than suspicious explains nothing that is sure.
+    """
     by_name = {spec.name: spec for spec in specs}
     rank = {
         finding.name: (
@@ -232,7 +238,7 @@ def _ordered(found: Sequence[Finding], specs: Sequence[Diagnosis]) -> list[Findi
         if cause.name in explained or cause.severity == "note":
             continue
         for name in by_name[cause.name].explains & rank.keys():
-            if rank[name][0] >= rank[cause.name][0]:  # a suspicion explains nothing that is sure
+            if cause.name not in mild or rank[name][0] >= rank[cause.name][0]:
                 explained.setdefault(name, cause.name)
     told = [
         dataclasses.replace(finding, explained_by=explained.get(finding.name, ""))

@@ -27,7 +27,7 @@ NOTED, MUCH = 0.1, 0.25
 MATTERS = 0.02  # of the loss of a constant output: tiny losses double and harm nobody
 # Two points of error, as in the verdict: less than that another seed moves it.
 NOTABLE_GAP = 0.02
-WIDTH, NOISE, EPOCHS = 256, 1.5, 250  # of what is planted
+WIDTH, NOISE, EPOCHS, RATE = 256, 1.5, 250, 5e-3  # of what is planted
 
 
 class LateOverFitting(Diagnosis):
@@ -108,7 +108,12 @@ class LateOverFitting(Diagnosis):
         """Train a wide net for long on a tenth of the data, with noise; on more at less strength."""
         inputs, targets = recipe.train
         kept = max(32, round(len(inputs) * 0.1 / max(strength, 0.1)))
-        few = recipe.replace(train=(inputs[:kept], targets[:kept]), epochs=EPOCHS, batch_size=16)
+        few = recipe.replace(
+            train=(inputs[:kept], targets[:kept]),
+            epochs=EPOCHS,
+            batch_size=16,
+            learning_rate=max(recipe.learning_rate, RATE),
+        )
         wide = with_layer(noisy_inputs(few, NOISE, seed), lambda _: nn.Identity(), width=WIDTH)
         return fit(wide, seed=seed).subject()
 

@@ -3,7 +3,7 @@
 from mindgap.core import Advice, Evidence, Finding, InputError, Recipe, Results, Subject
 from mindgap.diagnoses.training.curve_diagnosis import CurveDiagnosis
 from mindgap.diagnoses.training.oscillating_loss import unlucky_end
-from mindgap.diagnoses.training.under_trained import ERROR, LONGER
+from mindgap.diagnoses.training.under_trained import ERROR, LONGER, SURE
 from mindgap.ops.evidence.curves import (
     Course,
     baseline_loss,
@@ -131,7 +131,8 @@ def _better_run(subject: Subject, found: Course, saved: float) -> tuple[ShortRun
     try:
         for times in (1, LONGER) if subject.initial is not None else ():
             run = short_run(subject, "initial", times)
-            if min(run.fall, run.test_fall) > saved:
+            better = min(run.fall, run.test_fall) > saved
+            if better and (times == LONGER or run.p_value < SURE):
                 return run, "from the start"
         run = short_run(subject)
     except (InputError, RuntimeError):  # no gradients, or other parts than those of the model now

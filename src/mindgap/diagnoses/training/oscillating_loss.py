@@ -20,6 +20,9 @@ FEWEST = 6  # epochs, of which the second half is looked at
 # long to learn at all; runs at a hundred times the best rate stayed above 0.28.
 LEARNED = 0.25
 MISSED = 0.5  # the best late loss, as a share of the last one, that shows bad luck at the end
+LOST = (
+    0.1  # of the loss of a constant output, by which the last loss is then above the best late one
+)
 
 
 class OscillatingLoss(Diagnosis):
@@ -69,7 +72,7 @@ class OscillatingLoss(Diagnosis):
             f"The training loss swings: it changes by {found.swing:.0%} of its mean from one epoch "
             "to the next.",
             "wrong" if bad else "note",
-            p_value=attainable(subject).p_value if bad else None,
+            p_value=attainable(subject).p_value if bad and attainable(subject).under else None,
             evidence=(
                 Evidence(name="epochs in which it rose", value=found.ups, percent=True),
                 Evidence(name="lowest late training loss", value=found.late_lowest),
@@ -130,7 +133,8 @@ def unlucky_end(subject: Subject, found: Course) -> bool:
     """
     if subject.test is None or not swings(subject, found) or not describes(subject):
         return False
-    return _had_learned(subject, found) and attainable(subject).under
+    lost = found.last - found.late_lowest > LOST * baseline_loss(subject)
+    return _had_learned(subject, found) and (lost or attainable(subject).under)
 
 
 def _had_learned(subject: Subject, found: Course) -> bool:

@@ -19,7 +19,7 @@ FALL = 0.05  # of the loss, below which longer training is not worth its time
 # constant rate: by up to 13 % where its training error is above ERROR (91 nets), and more below it.
 STILL_FALLING, FALLING_FAST = 0.2, 0.3
 FEWEST = 25  # held-out training samples, of a hundred: fewer say nothing about learning
-SURE = 1e-3  # p-value of a fall within less than an epoch
+SURE = 1e-4  # p-value of a fall: enough after a correction for all diagnoses
 ERROR = 0.05  # share of wrong samples, or of the variance of the targets
 
 
