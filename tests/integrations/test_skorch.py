@@ -29,7 +29,8 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import TrainingLoss
-from mindgap.remedies import ASAM, SAM, EarlyStopping, LabelSmoothing
+from mindgap.remedies import ASAM, SAM, EarlyStopping, LabelSmoothing, TwoPhase
+from mindgap.remedies.two_phase import gates_of
 from mindgap.training.probe import Probe
 
 skorch = pytest.importorskip(
@@ -148,6 +149,14 @@ def test_remedies_of_every_hook_act_as_in_the_loop_written_out() -> None:
     found = fitted(optimizer=optimizer, kind=Net)
     assert near(found, by_remedies(EVERYWHERE))
     assert not near(found, by_remedies([]), 1e-3)
+
+
+def test_two_phases_have_the_samples_and_weights_of_the_loop_written_out() -> None:
+    module = network()
+    optimizer = remedied(torch.optim.Adam, TwoPhase(), seed=3, subject=joined, model=module)
+    found = fitted(kind=Net, optimizer=optimizer, module=module)
+    assert near(found, by_remedies([TwoPhase()], sampled=True))
+    assert gates_of(found).frozen
 
 
 def test_a_remedy_stops_the_net() -> None:

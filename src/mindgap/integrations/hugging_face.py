@@ -66,6 +66,13 @@ class RemedyMixin:
         outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
         return optimizer.loss("cross_entropy", *_classes(outputs, inputs.get("labels")))
 
+    def _get_train_sampler(self, *given: Any, **named: Any) -> Any:
+        """Let a remedy choose the samples of every epoch."""
+        optimizer = _bare(getattr(self, "optimizer", None))
+        if isinstance(optimizer, RemedyOptimizer) and optimizer.writes("order"):
+            return optimizer.sampler(len(self.train_dataset))  # type: ignore[attr-defined]
+        return super()._get_train_sampler(*given, **named)  # type: ignore[misc]
+
     def train(self, *given: Any, **named: Any) -> Any:
         """Train, and let remedies act after every epoch and at the end."""
         optimizer = _bare(self.optimizer)  # type: ignore[attr-defined]

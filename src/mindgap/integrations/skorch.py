@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from mindgap.core import InputError, Remedy, Subject
 from mindgap.integrations.optional import base_class
@@ -19,7 +20,7 @@ from mindgap.training.wrapped_optimizer import WrappedOptimizer
 _Callback: Any = base_class("skorch.callbacks", "Callback", "skorch")
 Made = Callable[..., torch.optim.Optimizer]
 _LOSS = ("losses", "weights", "penalty")
-_BATCH = ("inputs", *_LOSS)
+_BATCH = ("order", "inputs", *_LOSS)
 
 
 def perturbed(base: Made, **settings: Any) -> Callable[..., PerturbedOptimizer]:
@@ -76,6 +77,16 @@ class RemedyMixin:
             batch = optimizer.inputs(inputs), target
         return super().train_step_single(batch, **fit_params)  # type: ignore[misc]
 
+    def get_iterator(self, dataset: Any, training: bool = False) -> Any:
+        """Let a remedy choose the samples of every epoch."""
+        loader = super().get_iterator(dataset, training=training)  # type: ignore[misc]
+        optimizer = getattr(self, "optimizer_", None)
+        if training and isinstance(optimizer, RemedyOptimizer) and optimizer.writes("order"):
+            sampler = optimizer.sampler(len(dataset))
+            options = {"batch_size": loader.batch_size, "collate_fn": loader.collate_fn}
+            return DataLoader(dataset, sampler=sampler, **options)
+        return loader
+
     def get_loss(
         self,
         y_pred: Any,
@@ -108,7 +119,7 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
             optimizer.model = net.module_
             if optimizer.writes(*_BATCH) and not isinstance(net, RemedyMixin):
                 raise InputError(
-                    "A remedy that changes inputs or losses must go with a net that lets it, got "
+                    "A remedy that changes inputs, losses or samples must go with a net that lets it, got "
                     f"{type(net).__name__}. Write class Net(RemedyMixin, {type(net).__name__})."
                 )
             optimizer.begin(len(net.history) + net.max_epochs)
