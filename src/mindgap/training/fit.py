@@ -150,7 +150,13 @@ class Loop:
             None if self.recipe.schedule is None else self.recipe.schedule(self.optimizer)
         )
         self.subject = Subject(
-            self.model, self.loss, self.train, self.test, task=recipe.task, name=recipe.name
+            self.model,
+            self.loss,
+            self.train,
+            self.test,
+            initial=self.initial,
+            task=recipe.task,
+            name=recipe.name,
         )
         self.history: list[dict[str, float]] = []
         self.epoch, self.step, self.stopped, self.broken = 0, 0, "", False
