@@ -52,7 +52,7 @@ class TwoPhaseRatio(Study):
     cites = ("kawaguchi2017generalization",)
 
     seeds: int = option(6, help="number of paired seeds", low=2)
-    samples: int = option(2_000, help="images to train on", low=20)
+    samples: int = option(1_000, help="images to train on", low=20)
     test_samples: int = option(5_000, help="images of the official test part", low=10, high=10_000)
     epochs: int = option(20, help="passes over the training images in all", low=2)
     width: int = option(128, help="hidden units of the perceptron", low=1)
