@@ -22,8 +22,8 @@ from torch import Tensor
 
 from mindgap.core import TrainingState
 from mindgap.nets import MLP
+from mindgap.ops.models.phases import gates_of
 from mindgap.remedies import LogitPenalty, TwoPhase
-from mindgap.remedies.two_phase import gates_of
 
 Step = Callable[[Tensor, Tensor], None]
 WIDTHS = (784, 256, 256, 10)

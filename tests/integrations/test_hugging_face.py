@@ -31,8 +31,8 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import TrainingLoss
+from mindgap.ops.models.phases import gates_of
 from mindgap.remedies import ASAM, SAM, EarlyStopping, InputNoise, LabelSmoothing, TwoPhase
-from mindgap.remedies.two_phase import gates_of
 from mindgap.training.probe import Probe
 
 transformers = pytest.importorskip(

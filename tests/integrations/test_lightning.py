@@ -32,6 +32,7 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import ParameterNorm, TrainingLoss
+from mindgap.ops.models.phases import gates_of
 from mindgap.remedies import (
     ASAM,
     SAM,
@@ -41,7 +42,6 @@ from mindgap.remedies import (
     TwoPhase,
     WeightAveraging,
 )
-from mindgap.remedies.two_phase import gates_of
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 

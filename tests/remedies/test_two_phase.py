@@ -19,8 +19,8 @@ from mindgap.core.subject import Subject
 from mindgap.measures import ParameterNorm
 from mindgap.nets import MLP, ResNet20
 from mindgap.ops.models.gates import recorded
+from mindgap.ops.models.phases import gates_of
 from mindgap.remedies import TwoPhase, WeightDecay
-from mindgap.remedies.two_phase import gates_of
 from mindgap.training.batches import chosen_order
 from mindgap.training.ensemble import SequentialNotice, ensemble
 from mindgap.training.fit import fit

@@ -11,8 +11,8 @@ from mindgap.core.recipe import Recipe
 from mindgap.core.subject import Subject
 from mindgap.measures import DistanceFromInitialization, GateFlips
 from mindgap.nets import MLP
+from mindgap.ops.models.phases import gates_of
 from mindgap.remedies import TwoPhase
-from mindgap.remedies.two_phase import gates_of
 from mindgap.training.fit import fit
 from mindgap.training.probe import Probe
 

@@ -6,20 +6,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mindgap.core import (
-    Bar,
-    Estimate,
-    InputError,
-    Inputs,
-    Measure,
-    Subject,
-    Undefined,
-    call,
-    evaluating,
-    option,
-)
+from mindgap.core import Bar, Estimate, InputError, Inputs, Measure, Subject, Undefined, option
+from mindgap.core.calls import call
+from mindgap.core.purity import evaluating
 from mindgap.ops.models.gates import recorded
-from mindgap.remedies.two_phase import Gated, gates_of
+from mindgap.ops.models.phases import Gated, gates_of
 from mindgap.training.vectorized.engine import Weighted
 
 

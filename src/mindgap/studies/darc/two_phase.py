@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from mindgap.core import Line, Record, Series, Study, Table, Trial, holm, option, paired
 from mindgap.measures.basic.gate_flips import GateFlips
 from mindgap.nets.lenet import LeNet5
-from mindgap.remedies.two_phase import TwoPhase, gates_of
+from mindgap.ops.models.phases import gates_of
+from mindgap.remedies.two_phase import TwoPhase
 from mindgap.studies.darc.problems import PROBLEMS, error, ratio, recipe_of
 from mindgap.studies.perturbed.arms import Parts
 from mindgap.training.fit import fit
