@@ -66,9 +66,9 @@ class DARCByEpoch(Study):
     cites = ("kawaguchi2017generalization",)
 
     seeds: int = option(5, help="number of paired runs, each with its own images", low=2)
-    samples: int = option(2_000, help="images, of which a tenth is held out", low=40)
+    samples: int = option(1_500, help="images, of which a tenth is held out", low=40)
     test_samples: int = option(1_000, help="images of the official test part", low=10, high=10_000)
-    epochs: int = option(8, help="passes over the training images", low=1)
+    epochs: int = option(6, help="passes over the training images", low=1)
     width: int = option(16, help="channels of the first stage; 16 is ResNet-20", low=1)
 
     def trials(self) -> Sequence[Trial]:
@@ -95,7 +95,7 @@ class DARCByEpoch(Study):
             batch_size=50,
         )
         remedies = (RandomFlips(), *ARMS[trial["arm"]])
-        found: Record = trained(recipe, remedies, trial.seed, parts, 1, self.test_samples // 2)
+        found: Record = trained(recipe, remedies, trial.seed, parts, 1, self.test_samples // 4)
         return found
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
