@@ -148,18 +148,18 @@ class Remedy(Spec, abstract=True):
     ``rowwise`` tells that ``losses`` treats every sample by itself and does not look at the state,
     so that an ensemble can call it once for equal members.
 
-    A loop calls ``prepare`` first. It calls ``rate_factor`` and ``order`` before each epoch. In every step it
-    calls ``inputs``, ``losses``, ``weights`` and ``penalty`` while it computes the loss,
-    ``backward`` around that computation, and ``after_step`` behind the optimizer. It calls
+    A loop calls ``prepare`` first. It calls ``rate_factor`` and ``order`` before each epoch. In
+    every step it calls ``inputs``, ``losses``, ``weights`` and ``penalty`` while it computes the
+    loss, ``backward`` around that computation, and ``after_step`` behind the optimizer. It calls
     ``after_epoch`` after each epoch and ``finish`` at the end.
 
     :func:`mindgap.ensemble` trains many members at once. ``prepare`` and ``finish`` run once per
-    member and need nothing more, and so do ``rate_factor``, ``inputs``, ``losses`` and ``penalty``. A remedy with
-    other hooks also writes ``vectorized`` for what it does in a step and ``vectorized_epoch`` for
-    ``after_epoch``, or its members are trained one after the other. A forward pre-hook that
-    ``prepare`` puts on a module may have an attribute ``layer``: the module without weights that
-    does the same in front of it. Engines that take a model apart read it, and refuse a hook that
-    has none.
+    member and need nothing more, and so do ``rate_factor``, ``inputs``, ``losses`` and ``penalty``.
+    A remedy with other hooks also writes ``vectorized`` for what it does in a step and
+    ``vectorized_epoch`` for ``after_epoch``, or its members are trained one after the other. A
+    forward pre-hook that ``prepare`` puts on a module may have an attribute ``layer``: the module
+    without weights that does the same in front of it. Engines that take a model apart read it, and
+    refuse a hook that has none.
     """
 
     family: ClassVar[str] = "remedy"

@@ -25,7 +25,7 @@ class TwoPhase(Remedy):
     needs both for every answer. A share of zero turns it off.
 
     Assumes: ReLU, leaky ReLU and max-pool are the only gates; others are refused. In phase 2, batch
-    normalization uses the statistics of phase 1. Phase 1 has one epoch at least, and so has phase 2.
+    normalization uses the statistics of phase 1. Both phases have one epoch at least.
 
     >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     >>> remedy = TwoPhase(share=0.75)
@@ -60,8 +60,8 @@ class TwoPhase(Remedy):
         first = samples - round(self.share * samples)
         if not 0 < first < samples:
             raise InputError(
-                f"Both phases must have a sample at least, got a share of {self.share} of {samples} "
-                "for phase 2. Choose another share; zero is plain training."
+                f"Both phases must have a sample at least, got a share of {self.share} of "
+                f"{samples} for phase 2. Choose another share; zero is plain training."
             )
         return order[:first], order[first:]
 
@@ -121,6 +121,6 @@ def _check_gates(model: nn.Module, inputs: Inputs) -> None:
         _, gates = recorded(lambda: call(model, inputs, like))
     if not gates:
         raise InputError(
-            "Two-phase training must find a ReLU, a leaky ReLU or a max-pool in the model, got none "
-            f"in {type(model).__name__}. Leave the remedy out."
+            "Two-phase training must find a ReLU, a leaky ReLU or a max-pool in the model, got "
+            f"none in {type(model).__name__}. Leave the remedy out."
         )

@@ -116,8 +116,8 @@ def gates_of(model: nn.Module) -> Gated:
     """
     if not isinstance(model.forward, Gated):
         raise InputError(
-            "The model must be one of two-phase training, got a plain one. Train it with the remedy "
-            "'two-phase', or prepare it by TwoPhase().attach(model)."
+            "The model must be one of two-phase training, got a plain one. Train it with the "
+            "remedy 'two-phase', or prepare it by TwoPhase().attach(model)."
         )
     return model.forward
 
