@@ -140,9 +140,9 @@ class DARC1(Study):
         rows = [row for problem, runs in found.items() for row in self._rows(problem, runs)]
         corrected = holm([row[-1] for row in rows])
         columns = (
-            *("data", "method", "chosen", "setting", "control error", "test error", "ratio"),
-            *("low", "high", "chosen by seed", "paper's ratio", "ratio of deviations"),
-            *("deviation of ratios", "paper's stdv", "p (Holm)"),
+            *("data", "method", "chosen", "setting", "control error", "test error"),
+            *("paper's ratio", "ratio", "low", "high", "chosen by seed", "paper's stdv"),
+            *("ratio of deviations", "deviation of ratios", "p (Holm)"),
         )
         return Table(
             title=f"DARC1 and its controls: test error relative to the plain loss, {self.seeds} "
@@ -207,8 +207,8 @@ def compared(problem: str, way: str, runs: Runs, control: tuple[Arm, Record]) ->
     spread = float(np.std(np.asarray(errors) / np.maximum(plain, 1e-12), ddof=1))
     means = float(np.mean(plain)), float(np.mean(errors))
     return (
-        *(problem, name, way, arm.words, *means, value, interval.low, interval.high, by_seed),
-        *(published[0], deviations, spread, published[1], paired(errors, plain).p_value),
+        *(problem, name, way, arm.words, *means, published[0], value, interval.low, interval.high),
+        *(by_seed, published[1], deviations, spread, paired(errors, plain).p_value),
     )
 
 
