@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
@@ -17,6 +18,7 @@ from mindgap.remedies import (
     ClassBalance,
     InputNoise,
     LabelSmoothing,
+    LogitPenalty,
     Mixup,
     VarianceWeighting,
     WeightAveraging,
@@ -26,11 +28,12 @@ from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 SETTINGS = {"gamma": 2.0, "beta2": 5.0, "seed": 3}
 ROWS, SIZE, EPOCHS = 27, 4, 3  # seven batches an epoch, the last one short
 Optimizer = Callable[..., torch.optim.Optimizer]
-# Remedies that act on inputs, on losses, on the rate, after epochs and at the end.
+# Remedies that act on inputs, on losses, by a penalty, on the rate, after epochs and at the end.
 EVERYWHERE: list[Remedy] = [
     LabelSmoothing(),
     InputNoise(),
     Mixup(alpha=1.0),
+    LogitPenalty(form="darc", draws=3),
     Annealing(peak=2.0),
     WeightAveraging(share=0.6),
 ]
@@ -100,14 +103,21 @@ def joined(model: nn.Module) -> Subject:
     return Subject(model, "cross_entropy", samples())
 
 
-def by_remedies(remedies: list[Remedy], epochs: int = EPOCHS) -> nn.Module:
-    """Train with a RemedyOptimizer and every call that remedies may need."""
+def by_remedies(
+    remedies: list[Remedy], epochs: int = EPOCHS, *, sampled: bool = False
+) -> nn.Module:
+    """Train with a RemedyOptimizer and every call that remedies may need.
+
+    The samples come in their order, or ``sampled`` as the optimizer's sampler has them.
+    """
     model = network()
     optimizer = RemedyOptimizer(
         base(model.parameters()), remedies, model=model, seed=3, subject=joined
     )
+    data, sampler = TensorDataset(*samples()), optimizer.sampler(ROWS)
+    loader = DataLoader(data, SIZE, sampler=sampler) if sampled else batches()
     for _ in optimizer.training(epochs):
-        for number, (inputs, targets) in enumerate(batches()):
+        for number, (inputs, targets) in enumerate(loader):
             places = torch.arange(number * SIZE, number * SIZE + len(targets))
 
             def closure(

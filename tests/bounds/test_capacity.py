@@ -23,6 +23,7 @@ from mindgap.bounds import (
 )
 from mindgap.bounds.margin_bound import EXPONENTS, ramp_losses, rounded_norm, share_of
 from mindgap.nets import MLP
+from mindgap.ops.models.phases import gates_of, two_phased
 from mindgap.ops.paths.chain import read_chain
 from mindgap.ops.paths.growth import log_growth, vc_dimension
 
@@ -150,27 +151,22 @@ def test_max_pooling_counts_its_comparisons() -> None:
     assert log_growth(chain, n) == pytest.approx(first + second)
 
 
-class TwoPhase(nn.Module):
-    """A network whose gates come from another one."""
-
-    def __init__(self, live: nn.Sequential, frozen: nn.Sequential) -> None:
-        super().__init__()
-        self.live, self.frozen = live, frozen
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden, gates = self.live[1](self.live[0](x)), self.frozen[1](self.frozen[0](x)) > 0
-        return self.live[3](hidden * gates)
-
-
 def two_phase(move: float) -> Subject:
+    """A network whose weights moved in phase 2, while its gates did not."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        frozen = MLP((3, 5, 2)).double()
-        live = copy.deepcopy(frozen)
-        for weight in live.parameters():
+        model = two_phased(MLP((3, 5, 2)).double())
+        gates_of(model).freeze()
+        for weight in model.parameters():
             weight.data += move * torch.randn_like(weight)
         x = torch.randn(300, 3, dtype=torch.double)
-    return Subject(TwoPhase(live, frozen), "cross_entropy", (x, (x[:, 0] > 0).long()))
+    return Subject(model, "cross_entropy", (x, (x[:, 0] > 0).long()))
+
+
+def plain(weights: dict[str, Tensor]) -> nn.Module:
+    model = MLP((3, 5, 2)).double()
+    model.load_state_dict(weights)
+    return model
 
 
 def test_two_phase_networks_are_bounded() -> None:
@@ -178,7 +174,9 @@ def test_two_phase_networks_are_bounded() -> None:
     found = DataIndependent()(subject)
     assert found.valid
     x = subject.train.take(torch.arange(300)).inputs[0]
-    live, frozen = (Paths(net, x) for net in (subject.model.live, subject.model.frozen))
+    gated = gates_of(subject.model)
+    states = dict(zip(gated.names, gated.live(), strict=True)), gated.first()
+    live, frozen = (Paths(plain(state), x) for state in states)
     norm = float(np.linalg.norm(live.weights - frozen.weights))
     assert found.terms["norm"] / 2 < norm <= found.terms["norm"]
     radius = math.sqrt((frozen.features**2).sum(1).mean())

@@ -32,7 +32,8 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import TrainingLoss
-from mindgap.remedies import ASAM, SAM, EarlyStopping, InputNoise, LabelSmoothing
+from mindgap.ops.models.phases import gates_of
+from mindgap.remedies import ASAM, SAM, EarlyStopping, InputNoise, LabelSmoothing, TwoPhase
 from mindgap.training.probe import Probe
 
 transformers = pytest.importorskip(
@@ -215,6 +216,12 @@ def test_sample_weights_act_as_in_the_loop_written_out(tmp_path: Path, remedy: R
 def test_a_remedy_of_the_inputs_leaves_the_models_own_loss(tmp_path: Path) -> None:
     found = trained(tmp_path, remedied(InputNoise(scale=0.5)))
     assert near(found, by_remedies([InputNoise(scale=0.5)]))
+
+
+def test_two_phases_have_the_samples_and_weights_of_the_loop_written_out(tmp_path: Path) -> None:
+    found = trained(tmp_path, remedied(TwoPhase()), kind=RemedyTrainer)
+    assert near(found, by_remedies([TwoPhase()], sampled=True))
+    assert gates_of(found).frozen
 
 
 def test_a_remedy_stops_the_trainer(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from raw_loop import (
     EVERYWHERE,
+    ROWS,
     SIZE,
     base,
     batches,
@@ -31,7 +32,16 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import ParameterNorm, TrainingLoss
-from mindgap.remedies import ASAM, SAM, EarlyStopping, LabelSmoothing, Perturbed, WeightAveraging
+from mindgap.ops.models.phases import gates_of
+from mindgap.remedies import (
+    ASAM,
+    SAM,
+    EarlyStopping,
+    LabelSmoothing,
+    Perturbed,
+    TwoPhase,
+    WeightAveraging,
+)
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 
@@ -274,6 +284,24 @@ def test_remedies_of_every_hook_act_as_in_the_loop_written_out() -> None:
     found = trained(Calling(remedied(EVERYWHERE)))
     assert same(found, by_remedies(EVERYWHERE))
     assert not near(found, by_remedies([]), 1e-3)
+
+
+class Sampling(Calling):
+    """A module whose loader lets the optimizer choose the samples."""
+
+    def train_dataloader(self) -> DataLoader:
+        return DataLoader(
+            TensorDataset(*samples()), batch_size=SIZE, sampler=self.made.sampler(ROWS)
+        )
+
+
+def test_two_phases_have_the_samples_and_weights_of_the_loop_written_out() -> None:
+    module = Sampling(remedied(TwoPhase()))
+    trainer(RemedyCallback()).fit(module)
+    assert same(module.net, by_remedies([TwoPhase()], sampled=True))
+    assert gates_of(module.net).frozen
+    with pytest.raises(InputError, match="sampler"):
+        trained(Calling(remedied(TwoPhase())))
 
 
 def test_a_remedy_stops_the_trainer() -> None:

@@ -30,7 +30,8 @@ from mindgap.core.remedy import Remedy
 from mindgap.core.subject import Subject
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import TrainingLoss
-from mindgap.remedies import ASAM, SAM, ActiveBias, EarlyStopping, LabelSmoothing
+from mindgap.ops.models.phases import gates_of
+from mindgap.remedies import ASAM, SAM, ActiveBias, EarlyStopping, LabelSmoothing, TwoPhase
 from mindgap.training.probe import Probe
 
 skorch = pytest.importorskip(
@@ -174,6 +175,14 @@ def test_places_are_those_of_the_data_given_to_fit() -> None:
     total = len(samples()[1])
     assert len(seen) == len(set(seen)) < total
     assert max(seen) >= len(seen)  # no place in the part that is trained on
+
+
+def test_two_phases_have_the_samples_and_weights_of_the_loop_written_out() -> None:
+    module = network()
+    optimizer = remedied(torch.optim.Adam, TwoPhase(), seed=3, subject=joined, model=module)
+    found = fitted(kind=Net, optimizer=optimizer, module=module)
+    assert near(found, by_remedies([TwoPhase()], sampled=True))
+    assert gates_of(found).frozen
 
 
 def test_a_remedy_stops_the_net() -> None:

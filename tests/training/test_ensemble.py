@@ -81,8 +81,8 @@ class Watched(Remedy):
     strength = "share"
     share: float = 0.5
 
-    def penalty(self, state: TrainingState, output: Tensor, target: Tensor) -> Tensor:
-        return self.share * output.square().mean()
+    def weights(self, state: TrainingState, index: Tensor) -> Tensor:
+        return self.share + index % 2
 
 
 for invented in (Halved, Watched):
@@ -159,7 +159,7 @@ def test_the_linear_case_above_does_diverge() -> None:
     ("remedies", "reason"),
     [
         ((EarlyStopping(patience=2),), "early-stopping"),
-        ((Watched(),), "penalty"),
+        ((Watched(),), "weights"),
     ],
     ids=["early stopping", "unknown hook"],
 )

@@ -1,5 +1,6 @@
 """The data-independent bound of two-phase training."""
 
+import contextlib
 import copy
 import math
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from torch import nn
 
 from mindgap.bounds.margin_bound import MarginBound, rounded_norm
 from mindgap.core import InputError, Subject, Terms, Undefined, binomial_tail_inverse, option
+from mindgap.ops.models.phases import Gated, gates_of
 from mindgap.ops.paths.chain import Chain, read_chain
 from mindgap.ops.paths.gram import squared_norms
 from mindgap.ops.paths.norms import log_path_norms, path_distance
@@ -32,10 +34,10 @@ class DataIndependent(MarginBound):
     on the same samples.
 
     Assumes: Independent samples of phase 2, which are the subject's training data and were not used
-    in phase 1, nor to choose its share, nor to normalize. The model has the networks ``live`` and
-    ``frozen``, or no gates at all; then ``initial`` are the weights of phase 1. For other models it
-    is flagged. ρ and the norm are powers of two with their shares of δ. The published forms need a
-    C_σ for all inputs: with the largest one seen they are flagged too.
+    in phase 1, nor to choose its share, nor to normalize (``TwoPhase().places`` tells which). The
+    model is one of two-phase training, or has no gates at all; then ``initial`` are the weights of
+    phase 1. For other models it is flagged. ρ and the norm are powers of two with their shares of
+    δ. The published forms need a C_σ for all inputs: with the largest one seen they are flagged.
 
     >>> published = DataIndependent(delta=0.1, form="as-published")
     >>> numbers = {"empirical": 0.0, "outputs": 10, "margin": 1.0, "samples": 45_000}
@@ -103,7 +105,7 @@ class DataIndependent(MarginBound):
 
     def broken(self, subject: Subject) -> str:
         """Say so if the gates were learned from the same samples, or C_σ is only what was seen."""
-        if _two_phase(subject.model) is None and not chain_of(subject).is_linear:
+        if not _in_phase_2(subject.model) and not chain_of(subject).is_linear:
             return (
                 "the gates of the network are not frozen, so they were learned from these samples"
             )
@@ -112,26 +114,31 @@ class DataIndependent(MarginBound):
         return ""
 
 
-def _two_phase(model: nn.Module) -> tuple[nn.Module, nn.Module] | None:
-    live, frozen = getattr(model, "live", None), getattr(model, "frozen", None)
-    both = isinstance(live, nn.Module) and isinstance(frozen, nn.Module)
-    return (live, frozen) if both else None  # type: ignore[return-value]
+def _in_phase_2(model: nn.Module) -> bool:
+    return isinstance(model.forward, Gated) and model.forward.frozen
 
 
 def _phases(subject: Subject) -> tuple[Chain, Chain]:
     """Return the network that was trained last, and the one of phase 1 that holds the gates."""
-    networks = _two_phase(subject.model)
-    if networks is None and subject.initial is None:
+    live, before = subject.model, copy.deepcopy(subject.model)
+    if _in_phase_2(live):
+        before.load_state_dict(gates_of(live).first(), strict=False)
+    elif subject.initial is None:
         raise Undefined("needs the weights from before training (initial=state_dict)")
+    else:
+        before.load_state_dict(dict(subject.initial))
     shape = tuple(inputs_of(subject, "train", torch.arange(1)).shape[1:])
-    if networks is not None:
-        try:
-            return read_chain(networks[0], shape), read_chain(networks[1], shape)
-        except InputError as error:
-            raise Undefined(str(error)) from error
-    live, before = chain_of(subject), copy.deepcopy(subject.model)
-    before.load_state_dict(dict(subject.initial or {}))
-    return live, read_chain(before, shape)
+    try:
+        return _own_chain(live, shape), _own_chain(before, shape)
+    except InputError as error:
+        raise Undefined(str(error)) from error
+
+
+def _own_chain(model: nn.Module, shape: tuple[int, ...]) -> Chain:
+    """Read the layers of a network with the gates that its own weights give."""
+    released = gates_of(model).released() if _in_phase_2(model) else contextlib.nullcontext()
+    with released:
+        return read_chain(model, shape)
 
 
 def _largest_norm(chain: Chain) -> float:

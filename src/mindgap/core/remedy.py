@@ -45,8 +45,8 @@ Losses = Callable[[Tensor, Tensor], Tensor]
 
 # Hooks that an ensemble calls as they are, because they depend on their arguments and on seed,
 # epoch and step alone, and those for which it needs a form of their own.
-_PURE = ("rate_factor", "inputs", "losses")
-_DURING = ("weights", "penalty", "backward", "after_step", "after_epoch")
+_PURE = ("rate_factor", "inputs", "losses", "penalty")
+_DURING = ("order", "weights", "backward", "after_step", "after_epoch")
 _HOOKS = ("prepare", *_PURE, *_DURING, "finish", "vectorized", "vectorized_epoch")
 _IMAGE_DIMENSIONS = 4
 
@@ -148,18 +148,18 @@ class Remedy(Spec, abstract=True):
     ``rowwise`` tells that ``losses`` treats every sample by itself and does not look at the state,
     so that an ensemble can call it once for equal members.
 
-    A loop calls ``prepare`` first. It calls ``rate_factor`` before each epoch. In every step it
-    calls ``inputs``, ``losses``, ``weights`` and ``penalty`` while it computes the loss,
-    ``backward`` around that computation, and ``after_step`` behind the optimizer. It calls
+    A loop calls ``prepare`` first. It calls ``rate_factor`` and ``order`` before each epoch. In
+    every step it calls ``inputs``, ``losses``, ``weights`` and ``penalty`` while it computes the
+    loss, ``backward`` around that computation, and ``after_step`` behind the optimizer. It calls
     ``after_epoch`` after each epoch and ``finish`` at the end.
 
     :func:`mindgap.ensemble` trains many members at once. ``prepare`` and ``finish`` run once per
-    member and need nothing more, and so do ``rate_factor``, ``inputs`` and ``losses``. A remedy with
-    other hooks also writes ``vectorized`` for what it does in a step and ``vectorized_epoch`` for
-    ``after_epoch``, or its members are trained one after the other. A forward pre-hook that
-    ``prepare`` puts on a module may have an attribute ``layer``: the module without weights that
-    does the same in front of it. Engines that take a model apart read it, and refuse a hook that
-    has none.
+    member and need nothing more, and so do ``rate_factor``, ``inputs``, ``losses`` and ``penalty``.
+    A remedy with other hooks also writes ``vectorized`` for what it does in a step and
+    ``vectorized_epoch`` for ``after_epoch``, or its members are trained one after the other. A
+    forward pre-hook that ``prepare`` puts on a module may have an attribute ``layer``: the module
+    without weights that does the same in front of it. Engines that take a model apart read it, and
+    refuse a hook that has none.
     """
 
     family: ClassVar[str] = "remedy"
@@ -187,6 +187,21 @@ class Remedy(Spec, abstract=True):
     def rate_factor(self, state: TrainingState) -> float:  # noqa: ARG002
         """Return the factor of the learning rate in the epoch that begins."""
         return 1.0
+
+    def order(self, state: TrainingState, samples: int) -> Tensor | None:  # noqa: ARG002
+        """Choose the samples that the epoch visits, in their order.
+
+        The answer may depend on the arguments and on the state's seed, epoch and epochs alone.
+
+        Args:
+            state: Where training stands.
+            samples: How many training samples there are.
+
+        Returns:
+            As many places in the training data as there are samples, so that every epoch has the
+            same number of steps; None for the loop's own order.
+        """
+        return None
 
     def inputs(self, state: TrainingState, inputs: Inputs) -> Inputs:  # noqa: ARG002
         """Return the inputs of a batch as the model is to see them.
@@ -229,13 +244,23 @@ class Remedy(Spec, abstract=True):
         """
         return None
 
-    def penalty(self, state: TrainingState, output: Tensor, target: Tensor) -> Tensor | None:  # noqa: ARG002
+    def penalty(
+        self,
+        state: TrainingState,  # noqa: ARG002
+        output: Tensor,  # noqa: ARG002
+        target: Tensor,  # noqa: ARG002
+        weights: Tensor | None,  # noqa: ARG002
+    ) -> Tensor | None:
         """Add a term to the loss of a batch.
+
+        The answer may depend on the arguments and on the state's seed, epoch, epochs and step
+        alone.
 
         Args:
             state: Where training stands.
             output: The model's output on the batch, with its graph.
             target: The targets of the batch.
+            weights: One factor per sample with which its loss is multiplied, or None for ones.
 
         Returns:
             One number that can be differentiated, or None for no change.

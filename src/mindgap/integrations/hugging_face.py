@@ -71,6 +71,13 @@ class RemedyMixin:
             "cross_entropy", *_classes(outputs, inputs.get("labels")), index=places
         )
 
+    def _get_train_sampler(self, *given: Any, **named: Any) -> Any:
+        """Let a remedy choose the samples of every epoch."""
+        optimizer = _bare(getattr(self, "optimizer", None))
+        if isinstance(optimizer, RemedyOptimizer) and optimizer.writes("order"):
+            return optimizer.sampler(len(self.train_dataset))
+        return super()._get_train_sampler(*given, **named)  # type: ignore[misc]
+
     def train(self, *given: Any, **named: Any) -> Any:
         """Train, and let remedies act after every epoch and at the end."""
         optimizer = _bare(self.optimizer)  # type: ignore[attr-defined]

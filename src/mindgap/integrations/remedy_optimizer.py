@@ -1,6 +1,7 @@
 """Remedies around any torch optimizer, for training loops other than :func:`mindgap.fit`."""
 
 import copy
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 
 from mindgap.core import InputError, Loss, Losses, Remedy, Subject, TrainingState, as_loss, integer
 from mindgap.integrations.preparation import check_remedy, prepared_weights
+from mindgap.integrations.sampler import EpochSampler
+from mindgap.training.batches import chosen_order, epoch_order
 from mindgap.training.wrapped_optimizer import WrappedOptimizer, scaled_rates
 
 _Inputs = TypeVar("_Inputs", Tensor, tuple[Tensor, ...], dict[str, Tensor])
@@ -32,9 +35,10 @@ class RemedyOptimizer(WrappedOptimizer):
     ``optimizer.loss("cross_entropy", model(optimizer.inputs(x)), y)`` in the closure. For one that
     acts after epochs or at the end (weight averaging, early stopping), write
     ``for epoch in optimizer.training(epochs)``; the callbacks of the integrations do this
-    themselves. Sample weights (class balance, active bias) need ``loss(…, index=places)``, which the
-    integrations of Hugging Face and skorch pass themselves. Where
-    gradients are scaled or accumulated over several batches, use
+    themselves. For one that chooses samples (two-phase training), give the DataLoader
+    ``sampler=optimizer.sampler(len(data))``. Sample weights (class balance, active bias) need
+    ``loss(…, index=places)``, which the integrations of Hugging Face and skorch pass themselves.
+    Where gradients are scaled or accumulated over several batches, use
     :class:`~mindgap.training.perturbed_optimizer.PerturbedOptimizer` for PerturbedOPT.
 
     Args:
@@ -90,7 +94,7 @@ class RemedyOptimizer(WrappedOptimizer):
         if model is not None:
             self._prepare()
         self.steps, self.memories = 0, [dict[str, Any]() for _ in self.remedies]
-        self._called, self._driven = set[str](), False
+        self._called, self._driven, self._ordered = set[str](), False, 0
 
     def _prepare(self) -> None:
         """Let remedies look at the model and the training data, once, before the first step."""
@@ -111,6 +115,21 @@ class RemedyOptimizer(WrappedOptimizer):
     def writes(self, *hooks: str) -> bool:
         """Return whether a remedy writes one of these hooks."""
         return any(remedy.hooks() & set(hooks) for remedy in self.remedies)
+
+    def sampler(self, samples: int) -> EpochSampler:
+        """Make the sampler of a DataLoader: in every epoch the samples that the remedies choose.
+
+        Without such a remedy it is the order in which :func:`mindgap.fit` visits them.
+
+        Args:
+            samples: How many training samples there are.
+        """
+        return EpochSampler(self._order, integer("samples", samples, 1))
+
+    def _order(self, samples: int, epoch: int) -> Tensor:
+        states = [dataclasses.replace(state, epoch=epoch) for state in self._states()]
+        order, self._ordered = chosen_order(self.remedies, states, samples), epoch
+        return epoch_order(samples, self.seed, epoch) if order is None else order
 
     def inputs(self, inputs: _Inputs) -> _Inputs:
         """Return the inputs of a batch as the remedies want the model to see them.
@@ -146,11 +165,12 @@ class RemedyOptimizer(WrappedOptimizer):
         for remedy, training in pairs:
             function = functools.partial(remedy.losses, training, function)
         losses = function(output, target)
-        for weights in self._weights(index):
-            losses = losses * weights.to(losses)
-        value = losses.mean()
+        factors = [weights.to(losses) for weights in self._weights(index)]
+        for factor in factors:
+            losses = losses * factor
+        value, joint = losses.mean(), torch.stack(factors).prod(0) if factors else None
         for remedy, training in pairs:
-            penalty = remedy.penalty(training, output, target)
+            penalty = remedy.penalty(training, output, target, joint)
             value = value if penalty is None else value + penalty
         return value
 
@@ -272,6 +292,12 @@ class RemedyOptimizer(WrappedOptimizer):
 
     def _check_calls(self) -> None:
         """Refuse a closure that leaves out what a remedy needs; it would act in part or not."""
+        if self.writes("order") and self._ordered < self._epoch:
+            raise InputError(
+                "A remedy that chooses the samples of an epoch must be asked for them, got a loop "
+                "that does not. Write DataLoader(data, batch_size, sampler=optimizer.sampler("
+                "len(data)))."
+            )
         if self.sample_weights is not None and "loss" not in self._called:
             raise InputError(
                 "Sample weights must enter the loss of every batch, got a closure that does not "
@@ -325,7 +351,7 @@ class RemedyOptimizer(WrappedOptimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         names = ["model", "remedies", "seed", "steps", "memories", "epochs", "validate", "subject"]
-        names += ["sample_weights", "_called", "_driven", "_prepared"]
+        names += ["sample_weights", "_called", "_driven", "_ordered", "_prepared"]
         return {**super().__getstate__(), **{name: self.__dict__[name] for name in names}}
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from mindgap.core import InputError, Remedy, Subject
 from mindgap.integrations.optional import base_class
@@ -20,7 +21,7 @@ from mindgap.training.wrapped_optimizer import WrappedOptimizer
 _Callback: Any = base_class("skorch.callbacks", "Callback", "skorch")
 Made = Callable[..., torch.optim.Optimizer]
 _LOSS = ("losses", "weights", "penalty")
-_BATCH = ("inputs", *_LOSS)
+_BATCH = ("order", "inputs", *_LOSS)
 _PLACED = ("inputs", "target", "place")  # parts of a batch with its places
 
 
@@ -73,11 +74,17 @@ class RemedyMixin:
     _places: Tensor | None = None  # of the samples of this batch in the data given to fit
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
-        """Read the training data with their places, if a remedy weights samples."""
-        optimizer = getattr(self, "optimizer_", None)
-        if training and isinstance(optimizer, RemedyOptimizer) and optimizer.weighs:
+        """Read the samples that a remedy chooses, with their places if one weights them."""
+        make, optimizer = super().get_iterator, getattr(self, "optimizer_", None)  # type: ignore[misc]
+        if not training or not isinstance(optimizer, RemedyOptimizer):
+            return make(dataset, training=training)
+        if optimizer.weighs:
             dataset = Placed(dataset)
-        return super().get_iterator(dataset, training=training)  # type: ignore[misc]
+        loader = make(dataset, training=training)
+        if not optimizer.writes("order"):
+            return loader
+        options = {"batch_size": loader.batch_size, "collate_fn": loader.collate_fn}
+        return DataLoader(dataset, sampler=optimizer.sampler(len(dataset)), **options)
 
     def run_single_epoch(self, iterator: Any, training: bool, *more: Any, **named: Any) -> Any:
         """Run an epoch; remember the places of every batch and hand on the rest."""
@@ -136,7 +143,7 @@ class RemedyCallback(_Callback):  # type: ignore[misc]
             optimizer.begin(len(net.history) + net.max_epochs)
             if (optimizer.weighs or optimizer.writes(*_BATCH)) and not isinstance(net, RemedyMixin):
                 raise InputError(
-                    "A remedy that changes inputs or losses must go with a net that lets it, got "
+                    "A remedy that changes inputs, losses or samples must go with a net that lets it, got "
                     f"{type(net).__name__}. Write class Net(RemedyMixin, {type(net).__name__})."
                 )
 

@@ -2,6 +2,7 @@
 from mindgap.measures.basic.area_under_roc import AreaUnderRoc as AreaUnderRoc
 from mindgap.measures.basic.balanced_error import BalancedError as BalancedError
 from mindgap.measures.basic.gap import Gap as Gap
+from mindgap.measures.basic.gate_flips import GateFlips as GateFlips
 from mindgap.measures.basic.hardest_samples import HardestSamples as HardestSamples
 from mindgap.measures.basic.parameter_count import ParameterCount as ParameterCount
 from mindgap.measures.basic.r_squared import RSquared as RSquared

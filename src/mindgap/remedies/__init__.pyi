@@ -9,6 +9,7 @@ from mindgap.remedies.gradient_clipping import GradientClipping as GradientClipp
 from mindgap.remedies.hard_examples import HardExamples as HardExamples
 from mindgap.remedies.input_noise import InputNoise as InputNoise
 from mindgap.remedies.label_smoothing import LabelSmoothing as LabelSmoothing
+from mindgap.remedies.logit_penalty import LogitPenalty as LogitPenalty
 from mindgap.remedies.mixup import Mixup as Mixup
 from mindgap.remedies.perturbed import Perturbed as Perturbed
 from mindgap.remedies.plateau_annealing import PlateauAnnealing as PlateauAnnealing
@@ -16,6 +17,7 @@ from mindgap.remedies.random_flips import RandomFlips as RandomFlips
 from mindgap.remedies.random_shifts import RandomShifts as RandomShifts
 from mindgap.remedies.sam import SAM as SAM
 from mindgap.remedies.self_paced import SelfPaced as SelfPaced
+from mindgap.remedies.two_phase import TwoPhase as TwoPhase
 from mindgap.remedies.variance_weighting import VarianceWeighting as VarianceWeighting
 from mindgap.remedies.weight_averaging import WeightAveraging as WeightAveraging
 from mindgap.remedies.weight_decay import WeightDecay as WeightDecay

@@ -2,10 +2,13 @@
 from mindgap.studies.batch_size.gap import BatchSizeGap as BatchSizeGap
 from mindgap.studies.certificates.certificates import Certificates as Certificates
 from mindgap.studies.certificates.coverage import CertificateCoverage as CertificateCoverage
+from mindgap.studies.darc.by_epoch import DARCByEpoch as DARCByEpoch
+from mindgap.studies.darc.darc1 import DARC1 as DARC1
 from mindgap.studies.darc.good_data import GoodDataSet as GoodDataSet
 from mindgap.studies.darc.linear_failure import LinearFailure as LinearFailure
 from mindgap.studies.darc.paradox import Paradox as Paradox
 from mindgap.studies.darc.random_labels import RandomLabels as RandomLabels
+from mindgap.studies.darc.two_phase import TwoPhaseRatio as TwoPhaseRatio
 from mindgap.studies.diagnoses.false_alarms import FalseAlarms as FalseAlarms
 from mindgap.studies.diagnoses.planted import PlantedProblems as PlantedProblems
 from mindgap.studies.improve.coverage import IntervalCoverage as IntervalCoverage

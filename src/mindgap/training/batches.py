@@ -4,10 +4,12 @@ Batches depend on the seed and the epoch alone. This is why a resumed run, an en
 loop see the same samples in the same order.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, Recipe, Split
+from mindgap.core import InputError, Recipe, Remedy, Split, TrainingState
 from mindgap.data.splits import stratified_split
 
 _STRIDE = 1_000_003  # a prime above any usual number of epochs, so that no two runs share a seed
@@ -18,7 +20,7 @@ def epoch_seed(seed: int, epoch: int) -> int:
     return (seed * _STRIDE + epoch) % 2**63
 
 
-def _epoch_order(size: int, seed: int, epoch: int) -> Tensor:
+def epoch_order(size: int, seed: int, epoch: int) -> Tensor:
     """Draw the order in which an epoch visits the samples."""
     return torch.randperm(size, generator=torch.Generator().manual_seed(epoch_seed(seed, epoch)))
 
@@ -27,7 +29,27 @@ def batches_of(size: int, batch_size: int, seed: int, epoch: int) -> list[Tensor
     """Draw the batches of an epoch; a batch as large as the data keeps their order."""
     if batch_size >= size:
         return [torch.arange(size)]
-    return list(_epoch_order(size, seed, epoch).split(batch_size))
+    return list(epoch_order(size, seed, epoch).split(batch_size))
+
+
+def chosen_order(
+    remedies: Sequence[Remedy], states: Sequence[TrainingState], samples: int
+) -> Tensor | None:
+    """Ask the remedies which samples an epoch visits; None if none of them chooses.
+
+    Args:
+        remedies: The remedies that are on.
+        states: Where training stands, for each.
+        samples: How many training samples there are.
+    """
+    pairs = zip(remedies, states, strict=True)
+    found = {one.name: order for one, at in pairs if (order := one.order(at, samples)) is not None}
+    if len(found) > 1:
+        raise InputError(
+            f"One remedy at most must choose the samples of an epoch, got {', '.join(found)}. Leave "
+            "one of them out."
+        )
+    return next(iter(found.values()), None)
 
 
 def hold_out(recipe: Recipe, seed: int) -> tuple[Recipe, Split | None]:

@@ -34,7 +34,7 @@ from mindgap.core import (
     validated,
 )
 from mindgap.training import checkpoint as checkpoints
-from mindgap.training.batches import batches_of, epoch_seed, hold_out
+from mindgap.training.batches import batches_of, chosen_order, epoch_seed, hold_out
 from mindgap.training.fitted import Fitted, training_subject
 from mindgap.training.probe import Probe
 from mindgap.training.wrapped_optimizer import scaled_rates
@@ -150,7 +150,13 @@ class Loop:
             None if self.recipe.schedule is None else self.recipe.schedule(self.optimizer)
         )
         self.subject = Subject(
-            self.model, self.loss, self.train, self.test, task=recipe.task, name=recipe.name
+            self.model,
+            self.loss,
+            self.train,
+            self.test,
+            initial=self.initial,
+            task=recipe.task,
+            name=recipe.name,
         )
         self.history: list[dict[str, float]] = []
         self.epoch, self.step, self.stopped, self.broken = 0, 0, "", False
@@ -226,7 +232,7 @@ class Loop:
     def _epoch(self) -> None:
         self.model.train()
         total, number = 0.0, self.epoch + 1
-        for index in batches_of(len(self.train), self.recipe.batch_size, self.seed, number):
+        for index in self._batches(number):
             loss = self._step(self.train.take(index), number)
             total += loss * len(index)
         try:
@@ -238,6 +244,12 @@ class Loop:
         row = {"epoch": float(number), "running_loss": total / len(self.train), **evaluated}
         self.history.append(row)
         self.epoch = number
+
+    def _batches(self, number: int) -> Sequence[Tensor]:
+        """The places of the epoch's samples, as a remedy chooses them or all."""
+        samples, size = len(self.train), self.recipe.batch_size
+        order = chosen_order(self.remedies, self.states, samples)
+        return batches_of(samples, size, self.seed, number) if order is None else order.split(size)
 
     def _end_epoch(self) -> None:
         if self.schedule is not None:
@@ -278,11 +290,12 @@ class Loop:
             typed(batch.target, self.subject.task, like),
         )
         losses = loss(output, target)
-        for weights in self._weights(batch.index):
-            losses = losses * weights.to(losses)
-        value = losses.mean()
+        factors = [weights.to(losses) for weights in self._weights(batch.index)]
+        for factor in factors:
+            losses = losses * factor
+        value, weights = losses.mean(), torch.stack(factors).prod(0) if factors else None
         for remedy, training in zip(self.remedies, self.states, strict=True):
-            penalty = remedy.penalty(training, output, target)
+            penalty = remedy.penalty(training, output, target, weights)
             value = value if penalty is None else value + penalty
         value.backward()
         return value.detach()

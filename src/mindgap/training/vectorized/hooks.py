@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mindgap.core import Inputs, Loss, Losses, Remedy, Stack, StackState, TrainingState
 
-_PURE = ("rate_factor", "inputs", "losses")
+_PURE = ("rate_factor", "inputs", "losses", "penalty")
 
 
 class Hooks:
@@ -51,8 +51,8 @@ class Hooks:
 
     @property
     def changes_losses(self) -> bool:
-        """Whether a remedy writes ``losses``."""
-        return "losses" in self.written
+        """Whether a remedy writes ``losses`` or ``penalty``."""
+        return bool({"losses", "penalty"} & self.written)
 
     def at(self, epoch: int, step: int) -> None:
         """Tell epoch and step, both counted from 1 over the whole training."""
@@ -78,10 +78,16 @@ class Hooks:
             loss = functools.partial(remedy.losses, self._states[member], loss)
         return loss(output, target)
 
+    def penalty(self, member: int, output: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+        """Compute the further terms of a member's loss, added up."""
+        state = self._states[member]
+        found = [one.penalty(state, output, target, weights) for one in self._own[member]]
+        return sum((term for term in found if term is not None), output.new_zeros(()))
+
     def slopes(
         self, members: Sequence[int], outputs: Tensor, targets: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Compute the derivatives of the mean losses by the outputs, and the mean losses.
+        """Compute the derivatives of the mean losses with penalties by the outputs, and their values.
 
         Args:
             members: The members to whom the rows belong.
@@ -97,6 +103,9 @@ class Hooks:
             else:
                 rows = zip(members, leaves, targets, weights, strict=True)
                 values = torch.stack([(self.losses(k, o, t) * w).mean() for k, o, t, w in rows])
+            if "penalty" in self.written:
+                rows = zip(members, leaves, targets, weights, strict=True)
+                values = values + torch.stack([self.penalty(*row) for row in rows])
             (slope,) = torch.autograd.grad(values.sum(), leaves)
         return slope, values.detach()
 

@@ -174,7 +174,7 @@ def _hooked(hooks: Hooks, ends: Ends, label: Tensor, members: Sequence[int]) -> 
     weights = (ones if ends.weights is None else ends.weights)[:, 0]
 
     def run() -> None:
-        spread = weights.expand(ends.members, -1)
+        spread = weights.expand(ends.members, ends.batch)
         slope, value = hooks.slopes(members, ends.output.transpose(1, 2), label, spread)
         ends.gradient.copy_(slope.transpose(1, 2))
         ends.value.copy_(value)
