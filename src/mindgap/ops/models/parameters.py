@@ -37,7 +37,7 @@ def displacement(model: nn.Module, initial: Mapping[str, Tensor]) -> dict[str, T
 
     >>> model = nn.Linear(1, 1, bias=False)
     >>> before = {name: value.clone() for name, value in model.state_dict().items()}
-    >>> _ = model.weight.data.add_(2)
+    >>> _ = model.weight.data.fill_(1), before["weight"].fill_(-1)
     >>> displacement(model, before)
     {'weight': tensor([[2.]])}
     """
