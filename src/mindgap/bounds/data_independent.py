@@ -28,7 +28,7 @@ class DataIndependent(MarginBound):
     \frac{1}{n} \sum_i \lVert z_i \rVert_2^2$
 
     Reading: With fixed gates a network is linear in the weights of its paths. B is how far phase 2
-    moved them from phase 1. As published the term is $2 d_y^2 C_\sigma C_w / \rho \sqrt{n}$, with
+    moved them from phase 1. As published the term is 2 d_y² C_σ C_w / (ρ √n), with
     the norm C_w of an output's path weights; "four-classes" has 4 d_y for 2 d_y². As a certificate
     the samples of phase 2 are worth more held out: ``held_out`` is the bound of the phase-1 network
     on the same samples.

@@ -18,7 +18,7 @@ class KoltchinskiiPanchenko(LinearClassBound):
 
     Reading: The theorem behind the data-independent bound. The square of the number of classes makes
     it large; the bound "rademacher" has a root instead. With the empirical complexity the last term
-    is $3 \sqrt{\ln(2/\delta)/2n}$.
+    is 3 √(ln(2/δ) / 2n).
 
     Assumes: Independent training samples, and a class that was chosen without them. ρ and the
     largest norm C_w of the weights of an output are powers of two with their shares of δ.

@@ -18,7 +18,7 @@ class Rademacher(LinearClassBound):
 
     Reading: The first form needs the expected complexity, which samples do not tell; the second the
     empirical one, in closed form for linear (k the inner product) and kernel classes of norm B.
-    $\hat R_\rho$ counts samples within the margin ρ in part. Fitting random signs bounds the
+    R̂_ρ counts samples within the margin ρ in part. Fitting random signs bounds the
     complexity of a network from below only, so it proves nothing there.
 
     Assumes: Independent training samples, and a class that was chosen without them. ρ and B are

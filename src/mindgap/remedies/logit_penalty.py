@@ -19,9 +19,9 @@ class LogitPenalty(Remedy):
 
     Reading: DARC1 holds down the class whose logits are largest over the batch. It is the largest
     value that the batch's Rademacher complexity can take. ``darc`` estimates that complexity with
-    random signs, $\lambda E_\xi \max_k \frac{1}{n} \sum_i \xi_i h_k(x_i)$. It is smaller by a
+    random signs, λ E max_k (1/n) Σ ξ_i h_k(x_i). It is smaller by a
     factor that grows like the root of the batch size, so its λ is another one. ``mean`` and
-    ``squared`` take the mean of $|h_k|$ or $h_k^2$ over all classes: the controls without a
+    ``squared`` take the mean of |h_k| or h_k² over all classes: the controls without a
     maximum. Zero turns it off.
 
     Assumes: Outputs that are logits. Probabilities and their logarithms are refused at the first
