@@ -120,16 +120,15 @@ def _in_phase_2(model: nn.Module) -> bool:
 
 def _phases(subject: Subject) -> tuple[Chain, Chain]:
     """Return the network that was trained last, and the one of phase 1 that holds the gates."""
-    live, before = subject.model, copy.deepcopy(subject.model)
-    if _in_phase_2(live):
-        before.load_state_dict(gates_of(live).first(), strict=False)
-    elif subject.initial is None:
+    model, second = subject.model, _in_phase_2(subject.model)
+    if not second and subject.initial is None:
         raise Undefined("needs the weights from before training (initial=state_dict)")
-    else:
-        before.load_state_dict(dict(subject.initial))
     shape = tuple(inputs_of(subject, "train", torch.arange(1)).shape[1:])
     try:
-        return _own_chain(live, shape), _own_chain(before, shape)
+        live, before = _own_chain(model, shape), copy.deepcopy(model)
+        kept = gates_of(model).first() if second else dict(subject.initial or {})
+        before.load_state_dict(kept, strict=not second)  # a plain model has no buffers of phases
+        return live, _own_chain(before, shape)
     except InputError as error:
         raise Undefined(str(error)) from error
 
