@@ -173,7 +173,7 @@ def test_a_page_without_test_data_and_history(subject, tmp_path):
     text = examine(bare, hardest=0).save(tmp_path / "bare.html").read_text(encoding="utf-8")
     reader = Reader(text.replace(library(), ""))
     assert {"verdict", "measures", "undefined"} <= set(reader.ids)
-    assert not {"gap", "curves", "bounds", "hardest-samples"} & set(reader.ids)
+    assert not {"gap", "curves", "hardest-samples"} & set(reader.ids)
 
 
 def test_vectors_are_shown_as_rows(regression, tmp_path):

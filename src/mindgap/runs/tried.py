@@ -3,10 +3,17 @@
 import dataclasses
 import math
 import os
-from pathlib import Path
 from typing import Any
 
-from mindgap.core import InputError, binomial_tail_inverse, implements, integer, number, validated
+from mindgap.core import (
+    InputError,
+    binomial_tail_inverse,
+    expanded,
+    implements,
+    integer,
+    number,
+    validated,
+)
 from mindgap.ops.concentration import adaptive_guarantee
 from mindgap.runs.store import Store
 
@@ -107,7 +114,7 @@ def tried(store: Store | str | os.PathLike[str], study: str | None = None) -> Tr
     mindgap.core.errors.InputError: The store must hold a finished trial, got none. Run the study first.
     """
     if not isinstance(store, Store):
-        if not Path(store).exists():
+        if not _is_there(store):
             raise InputError(f"store must be a file of runs, got {store}. Correct the path.")
         with Store(store) as opened:
             return tried(opened, study)
@@ -115,6 +122,13 @@ def tried(store: Store | str | os.PathLike[str], study: str | None = None) -> Tr
     if not counts:
         raise InputError("The store must hold a finished trial, got none. Run the study first.")
     return Tried(trials=len(counts), models=sum(counts))
+
+
+def _is_there(path: str | os.PathLike[str]) -> bool:
+    try:
+        return expanded(path).exists()
+    except OSError:  # such as a name that is too long for the file system
+        return False
 
 
 def _models(record: Any) -> int:

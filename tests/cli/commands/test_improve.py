@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import sqlite3
@@ -67,16 +66,18 @@ def test_a_killed_race_resumes_where_it_stopped(user_file: Path, tmp_path: Path,
     whole = out(*_words(user_file, tmp_path / "whole"))
     words = [sys.executable, "-m", "mindgap", *_words(user_file, tmp_path)]
     kept: dict[str, str] = {}
-    moment = random.Random(0)
+    moment, killed = random.Random(0), 0
     for _ in range(3):
         with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
             while process.poll() is None and len(_finished(tmp_path)) <= len(kept):
                 time.sleep(0.02)
             time.sleep(moment.uniform(0.0, 0.3))  # in the middle of some training
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
+        killed += process.returncode == -signal.SIGKILL
         found = _finished(tmp_path)
         assert kept.items() <= found.items()  # nothing was trained a second time
         kept = found
+    assert killed
     assert out(*_words(user_file, tmp_path)) == whole
     assert kept.items() <= _finished(tmp_path).items()
 

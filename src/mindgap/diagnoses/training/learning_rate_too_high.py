@@ -129,11 +129,14 @@ class LearningRateTooHigh(CurveDiagnosis):
 def _better_run(subject: Subject, found: Course, saved: float) -> tuple[ShortRun | None, str]:
     """Return a run of small steps that does better than the whole run, and where it starts."""
     try:
+        better = list[ShortRun]()
         for times in (1, LONGER) if subject.initial is not None else ():
             run = short_run(subject, "initial", times)
-            better = min(run.fall, run.test_fall) > saved
-            if better and (times == LONGER or run.p_value < SURE):
-                return run, "from the start"
+            better += [run] if min(run.fall, run.test_fall) > saved else []
+            if better and better[-1].p_value < SURE:
+                break
+        if better:
+            return min(better, key=lambda run: run.p_value), "from the start"
         run = short_run(subject)
     except (InputError, RuntimeError):  # no gradients, or other parts than those of the model now
         return None, ""

@@ -94,12 +94,12 @@ class OscillatingLoss(Diagnosis):
 
     @classmethod
     def plant(cls, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:
-        """Climb the loss in every third late epoch, so far that the last ends near a constant."""
+        """Climb the loss in every third late epoch, at last so far that it ends near a constant."""
         epochs = 3 * max(recipe.epochs // 2, FEWEST)
         low, high = _LENGTHS
         for _ in range(_TRIES):
             length = math.sqrt(low * high)
-            planted = recipe.replace(schedule=_climbing(length, epochs // 2), epochs=epochs)
+            planted = recipe.replace(schedule=_climbing(length, epochs), epochs=epochs)
             subject = fit(planted, seed=seed).subject()
             wanted = _ENDS * strength * baseline_loss(subject)
             last = subject.history[-1]["train_loss"]
@@ -109,17 +109,21 @@ class OscillatingLoss(Diagnosis):
         return subject
 
 
-# Lengths of the steps up the loss, as shares of those down, between which the planted one is looked
-# for; the last loss that it should lead to, as a share of a constant output's, and how near it is.
-_LENGTHS, _TRIES, _ENDS, _NEAR = (0.1, 1.5), 8, 0.7, 1.5
+# Lengths of the steps up the loss, as shares of those down, between which that of the last epoch is
+# looked for, and the length in other epochs; the last loss that it should lead to, as a share of a
+# constant output's, and how near it is.
+_LENGTHS, _SHORT, _TRIES, _ENDS, _NEAR = (0.05, 50.0), 0.2, 10, 0.7, 1.5
 
 
 def _climbing(
-    length: float, start: int
+    length: float, epochs: int
 ) -> Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LambdaLR]:
-    return lambda optimizer: torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda epoch: -length if epoch >= start and epoch % 3 == 2 else 1.0
-    )
+    def factor(epoch: int) -> float:
+        if epoch < epochs // 2 or epoch % 3 != 2:
+            return 1.0
+        return -length if epoch == epochs - 1 else -_SHORT
+
+    return lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
 
 def unlucky_end(subject: Subject, found: Course) -> bool:
