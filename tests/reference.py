@@ -326,6 +326,24 @@ def root_mean_squared_error(subject: Subject) -> float:
     return math.sqrt(np.mean((predicted - targets) ** 2))
 
 
+def vc_as_published(subject: Subject) -> float:
+    count, n = len(weights(subject)), len(subject.train)
+    rest = math.sqrt(count * math.log(count) / n) + math.sqrt(math.log(20) / (2 * n))
+    return float(sample_errors(subject, "train").mean()) + rest
+
+
+def rademacher_complexity(subject: Subject) -> float:
+    """With the inputs of the last linear layer, one sample at a time."""
+    *_, layer = (module for module in subject.model.modules() if isinstance(module, nn.Linear))
+    seen: list[np.ndarray] = []
+    hook = layer.register_forward_pre_hook(lambda _, given: seen.append(given[0].detach().numpy()))
+    outputs(subject, "train")
+    hook.remove()
+    longest = max(math.sqrt(sum(row**2)) for row in layer.weight.detach().numpy())
+    squares = [float((row**2).sum()) for batch in seen for row in batch]
+    return longest * math.sqrt(sum(squares)) / len(subject.train)
+
+
 REFERENCES: dict[str, Callable[[Subject], float]] = {
     "gap": gap,
     "training-loss": lambda subject: float(sample_losses(subject, "train").mean()),
@@ -351,6 +369,8 @@ REFERENCES: dict[str, Callable[[Subject], float]] = {
     "kl-inverse": kl_inverse,
     "statistical-error": statistical_error,
     "validation-set-guarantee": validation_set_guarantee,
+    "vc-as-published": vc_as_published,
+    "rademacher-complexity": rademacher_complexity,
     "pac-bayes-kl": pac_bayes(pac_bayes_kl),
     "pac-bayes-quadratic": pac_bayes(pac_bayes_quadratic),
     "pac-bayes-hoeffding": pac_bayes(pac_bayes_hoeffding),
