@@ -64,7 +64,7 @@ def test_many_shared_samples_are_a_leak() -> None:
     train = coins(50, 0)
     found = BinomialTail()(memorizer(train, mixed(train, coins(100, 1), shared=50)))
     assert not found.valid
-    assert "33% of the test samples are in the training data" in found.reason
+    assert "33 % of the test samples are in the training data" in found.reason
 
 
 def test_near_copies_are_a_leak() -> None:

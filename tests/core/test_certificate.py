@@ -31,8 +31,8 @@ NUMBERS: dict[str, Any] = {
         ({"broken": "answers depend on others"}, "not valid (answers depend on others)"),
         (
             {"baseline": 0.11},
-            "valid, vacuous (the stochastic classifier errs on 10.0% of the bound data, "
-            "the majority class on 11.0%)",
+            "valid, vacuous (the stochastic classifier errs on 10.0 % of the bound data, "
+            "the majority class on 11.0 %)",
         ),
         (
             {"bound": 1.0, "kl": 1234.0},

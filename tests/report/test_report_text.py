@@ -69,7 +69,7 @@ def test_a_broken_bound_is_called_invalid(subject):
     leaky = Subject(subject.model, subject.loss, subject.train, both)
     text = terminal.text(examine(leaky, measures=()), 100)
     share = len(subject.train) / len(both)
-    assert f"invalid: {share:.0%} of the test samples" in text
+    assert f"invalid: {100 * share:.0f} % of the test samples" in text
 
 
 def test_training_data_as_test_data_bound_nothing(subject):

@@ -111,10 +111,10 @@ def test_the_table_in_the_terminal_rounds_up() -> None:
 
 def test_the_certificate_rounds_up_in_words() -> None:
     told = str(CERTIFICATE)
-    assert "at most 13.11% of the answers" in told
-    assert "13.10%" not in told
-    assert "13.1%" not in told
-    assert told.count("13.11%") == 7
+    assert "at most 13.11 % of the answers" in told
+    assert "13.10 %" not in told
+    assert "13.1 %" not in told
+    assert told.count("13.11 %") == 7
 
 
 def test_the_certificate_rounds_up_on_its_page() -> None:

@@ -139,7 +139,7 @@ def certificate(**changes: object) -> Certificate:
 @pytest.mark.parametrize(
     ("changes", "tone", "words"),
     [
-        ({}, "good", "at most 25% of the answers"),
+        ({}, "good", "at most 25 % of the answers"),
         ({"prior_bound": 0.2}, "good", "Here PAC-Bayes gains nothing over it."),
         ({"prior_bound": 0.3}, "good", "below its control, the held-out bound of 30 %"),
         ({"test_error": 0.11}, "good", "and on 11 % of the test data"),

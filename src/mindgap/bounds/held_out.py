@@ -52,7 +52,7 @@ class HeldOutBound(Bound, abc.ABC, abstract=True):
         """Say so if too many test samples are in the training data, or near copies of them."""
         found = shared_samples(subject)
         if found.share > TOLERATED:
-            return f"{found.share:.0%} of the test samples are in the training data"
+            return f"{100 * found.share:.0f} % of the test samples are in the training data"
         if found.leaks_near:
-            return f"{found.near_share:.0%} of the test samples are near copies of training samples"
+            return f"{100 * found.near_share:.0f} % of the test samples are near copies of training samples"
         return ""

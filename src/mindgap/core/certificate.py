@@ -21,7 +21,7 @@ _FORMER_NAMES = {"guess": "baseline"}  # of fields, in certificates that were sa
 
 def _up(share: float) -> str:
     """Write an upper bound as the other shares here are written, but rounded up."""
-    return at_most(share, 2).replace(f"{SPACE}%", "%")
+    return at_most(share, 2).replace(SPACE, " ")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,8 +128,8 @@ class Certificate:
     def _why_vacuous(self) -> str:
         if self.error_limit >= self.baseline:
             return (
-                f"the stochastic classifier errs on {self.error:.1%} of the bound data, "
-                f"the majority class on {self.baseline:.1%}"
+                f"the stochastic classifier errs on {100 * self.error:.1f} % of the bound data, "
+                f"the majority class on {100 * self.baseline:.1f} %"
             )
         return f"the KL of {self.kl:,.0f} nats is too much for {self.samples:,} samples"
 
@@ -153,18 +153,18 @@ class Certificate:
             f"{self.name or 'certificate'}: {self.verdict}",
             self.promise if self.valid else "No promise follows from these numbers.",
             f"  bound         {_up(self.bound)}  (kl inverse, δ = {self.delta:g}; {others})",
-            f"  error         {self.error:.2%}  on {self.samples:,} bound samples ({draws})",
+            f"  error         {100 * self.error:.2f} %  on {self.samples:,} bound samples ({draws})",
             f"  KL            {self.kl:,.1f} nats, {self.posterior} posterior from the "
             f"{self.prior} prior",
         ]
         if self.prior_error is not None and self.prior_bound is not None:
             lines.append(
-                f"  prior alone   {self.prior_error:.2%}  (held-out bound {_up(self.prior_bound)}, "
+                f"  prior alone   {100 * self.prior_error:.2f} %  (held-out bound {_up(self.prior_bound)}, "
                 "no noise)"
             )
         if self.test_error is not None:
             lines.append(
-                f"  test error    {self.test_error:.2%}  on {self.sizes.get('test', 0):,} samples"
+                f"  test error    {100 * self.test_error:.2f} %  on {self.sizes.get('test', 0):,} samples"
             )
         return "\n".join([*lines, *(f"  note          {note}" for note in self.notes)])
 

@@ -35,7 +35,7 @@ def test_classes() -> None:
     data = (x, (x[:, 0] > 0).long())
     finding = ConstantPredictor()(Subject(flat(2), "cross_entropy", data, data, classes=("a", "b")))
     assert finding.severity == "wrong"
-    assert finding.sentence == "The model predicts class 'a' for 100.0% of the samples."
+    assert finding.sentence == "The model predicts class 'a' for 100.0 % of the samples."
 
 
 def test_one_sided_targets_are_a_suspicion() -> None:

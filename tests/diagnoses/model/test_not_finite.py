@@ -43,7 +43,7 @@ def test_the_first_layer_and_the_samples_are_named() -> None:
     x = positive(3, 7)
     finding = NotFinite()(Subject(model, "mse", (positive(), x[:, :1]), (x, x[:, :1])))
     assert finding.sentence == (
-        "The outputs of layer '1' are not finite numbers for 20.0% of the test samples."
+        "The outputs of layer '1' are not finite numbers for 20.0 % of the test samples."
     )
     assert list(finding.suspects.index) == [3, 7]
     assert not any(module._forward_hooks for module in model.modules())
@@ -54,7 +54,7 @@ def test_a_loss_that_overflows() -> None:
     nn.init.constant_(model.weight, 1e25)
     x = positive()
     finding = NotFinite()(Subject(model, "mse", (x, x)))
-    assert "loss of 100.0% of the training samples" in finding.sentence
+    assert "loss of 100.0 % of the training samples" in finding.sentence
 
 
 @pytest.mark.parametrize("kind", ["image", "table", "sequence"])

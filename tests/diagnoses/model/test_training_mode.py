@@ -48,7 +48,7 @@ def test_harmless_modes_are_a_note() -> None:
     subject = Subject(model, "cross_entropy", (x, (x[:, 0] > 0).long()))
     finding = TrainingMode()(subject)
     assert finding.severity == "note"
-    assert "0.0%" in finding.sentence
+    assert "0.0 %" in finding.sentence
 
 
 def test_statistics_of_batch_norm_do_not_move() -> None:

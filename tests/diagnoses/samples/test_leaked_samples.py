@@ -42,7 +42,7 @@ def test_the_same_data_twice() -> None:
     train = drawn(50, 0)
     order = torch.randperm(50, generator=torch.Generator().manual_seed(1))
     finding = look(train, (train[0][order], train[1][order]))
-    assert finding.sentence.startswith("100%")
+    assert finding.sentence.startswith("100 %")
     assert "in another order" in " ".join(finding.sentences)
 
 
@@ -67,7 +67,7 @@ def test_one_natural_duplicate_is_a_note() -> None:
     test[0][0], test[1][0] = train[0][0], train[1][0]
     finding = look(train, test)
     assert finding.severity == "note"
-    assert finding.sentence.startswith("0.33%")
+    assert finding.sentence.startswith("0.33 %")
 
 
 @pytest.mark.parametrize("kind", ["image", "table", "sequence"])

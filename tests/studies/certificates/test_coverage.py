@@ -178,5 +178,5 @@ def test_the_table_reports_a_bound_that_fails_too_often() -> None:
         assert table.rows[0][8:11] == ("70 %", 100, failed)
         return table.notes[0]
 
-    assert "none fails too often (at most 4% of the draws)" in notes(4)
+    assert "none fails too often (at most 4 % of the draws)" in notes(4)
     assert "some fail too often" in notes(5)

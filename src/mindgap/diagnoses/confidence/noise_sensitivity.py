@@ -80,8 +80,8 @@ class NoiseSensitivity(Diagnosis):
         worst = sizes.argsort(descending=True, stable=True)
         worst = worst[changed[worst]]
         return self.finding(
-            f"Noise too small to matter changes {share:.0%} of the predictions; healthy nets change "
-            "up to 4%.",
+            f"Noise too small to matter changes {100 * share:.0f} % of the predictions; healthy nets change "
+            "up to 4 %.",
             "wrong" if share > MUCH else "suspect",
             p_value=p_value,
             evidence=(

@@ -46,7 +46,7 @@ class OverConfidence(Diagnosis):
     >>> data = logits, torch.tensor([0, 1] * 75 + [1, 0] * 25)
     >>> subject = Subject(torch.nn.Identity(), "cross_entropy", data, data)
     >>> OverConfidence()(subject).sentence
-    'On test data the model is 100.0% sure on average and right in 75.0%.'
+    'On test data the model is 100.0 % sure on average and right in 75.0 %.'
     """
 
     stage = "confidence"
@@ -117,7 +117,7 @@ def confidence_finding(
     sure, right = float(test.confidence.mean()), float(test.correct.mean())
     verb = "and" if sure > right else "but"
     return diagnosis.finding(
-        f"On test data the model is {sure:.1%} sure on average {verb} right in {right:.1%}.",
+        f"On test data the model is {100 * sure:.1f} % sure on average {verb} right in {100 * right:.1f} %.",
         severity,
         p_value=p_value,
         evidence=(
@@ -138,7 +138,7 @@ def confidence_finding(
             Evidence(name="loss saved by it (test)", value=test.gain, percent=True),
         ),
         sentences=(
-            f"Logits divided by {test.temperature:.3g} lower the test loss by {test.gain:.0%} and "
+            f"Logits divided by {test.temperature:.3g} lower the test loss by {100 * test.gain:.0f} % and "
             "change no prediction.",
             *more,
         ),

@@ -36,7 +36,7 @@ class UnderConfidence(Diagnosis):
     >>> data = logits, torch.tensor([0, 1] * 95 + [1, 0] * 5)
     >>> subject = Subject(torch.nn.Identity(), "cross_entropy", data, data)
     >>> UnderConfidence()(subject).sentence
-    'On test data the model is 62.2% sure on average but right in 95.0%.'
+    'On test data the model is 62.2 % sure on average but right in 95.0 %.'
     """
 
     stage = "confidence"

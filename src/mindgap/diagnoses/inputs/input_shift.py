@@ -227,10 +227,10 @@ def _told(cost: _Cost) -> str:
     rate = cost.name == "error"
     if cost.gain:
         return (
-            f"The {cost.name} falls by {cost.gain:.1%}{'' if rate else _UNIT} if the changed "
+            f"The {cost.name} falls by {100 * cost.gain:.1f} %{'' if rate else _UNIT} if the changed "
             "columns get the mean and deviation of the training data again."
         )
-    one, other = (f"{value:.1%}" if rate else f"{value:.3g}" for value in cost.values)
+    one, other = (f"{100 * value:.1f} %" if rate else f"{value:.3g}" for value in cost.values)
     end = "." if cost.harmful else ": the shift hardly matters to this model."
     return (
         f"The {cost.name} is {one} on {cost.sides[0]} and {other} on {cost.sides[1]}"

@@ -227,7 +227,9 @@ def _evidence(maps: Maps, tried: _Tried | None) -> tuple[Evidence, ...]:
 
 def _effect(subject: Subject, tried: _Tried) -> str:
     rate = tried.name == "error" and subject.task != "regression"
-    before, after = (f"{v:.1%}" if rate else f"{v:.3g}" for v in (tried.before, tried.after))
+    before, after = (
+        f"{100 * v:.1f} %" if rate else f"{v:.3g}" for v in (tried.before, tried.after)
+    )
     if not tried.mended:
         return (
             f"Mapped back, the test {tried.name} is {after} instead of {before}: the units are "

@@ -96,10 +96,10 @@ class Shortcut(Diagnosis):
                 Evidence(name="test error", value=goal),
             ),
             sentences=(
-                f"It explains {found.own:.0%} of the target in the training data and "
-                f"{max(found.other, 0):.0%} in the test data.",
-                f"Shuffled among training samples, it moves the training error from {before:.1%} "
-                f"to {after:.1%}; the test error is {goal:.1%}.",
+                f"It explains {100 * found.own:.0f} % of the target in the training data and "
+                f"{100 * max(found.other, 0):.0f} % in the test data.",
+                f"Shuffled among training samples, it moves the training error from {100 * before:.1f} % "
+                f"to {100 * after:.1f} %; the test error is {100 * goal:.1f} %.",
             ),
             advice=(_advice(train, found),),
             charts=_charts(train, found),

@@ -146,8 +146,8 @@ def _effect(subject: Subject, wrong: bool) -> str:
         return "This model learned its training data all the same."
     found = fit_quality(subject)
     return (
-        f"On its training data the model errs by {found.model:.1%}; a simple reference predictor "
-        f"that scales its inputs errs by {found.reference:.1%} on samples left out."
+        f"On its training data the model errs by {100 * found.model:.1f} %; a simple reference predictor "
+        f"that scales its inputs errs by {100 * found.reference:.1f} % on samples left out."
     )
 
 

@@ -48,7 +48,7 @@ class ContradictorySamples(Diagnosis):
     >>> train = x, torch.cat([y, (y + 1) % 3])
     >>> subject = Subject(torch.nn.Linear(1, 3), "cross_entropy", train)
     >>> ContradictorySamples()(subject).sentence
-    '50% of the training samples contradict another one with the same inputs.'
+    '50 % of the training samples contradict another one with the same inputs.'
     """
 
     cites = ("northcutt2021confident",)
@@ -98,14 +98,14 @@ class ContradictorySamples(Diagnosis):
         targets = [in_words(subject, y) for y in subject.targets("train")[places]]
         same = firsts[groups[places]].tolist()
         return self.finding(
-            f"{share:.0%} of the training samples contradict another one with the same inputs.",
+            f"{100 * share:.0f} % of the training samples contradict another one with the same inputs.",
             severity="note" if natural else "wrong",
             evidence=(Evidence(name="contradicting samples", value=share, percent=True),),
             sentences=(
                 "Test samples contradict equal training samples as often: the inputs do not "
                 "determine the target."
                 if natural
-                else f"An error of {share:.1%} on the training data cannot be avoided.",
+                else f"An error of {100 * share:.1f} % on the training data cannot be avoided.",
             ),
             advice=(
                 Advice(

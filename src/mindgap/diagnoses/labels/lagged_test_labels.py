@@ -77,7 +77,7 @@ class LaggedTestLabels(Diagnosis):
         rows = f"{abs(found.best)} row{'' if abs(found.best) == 1 else 's'}"
         word = "accuracy" if subject.task == "classification" else "rank correlation"
         percent = subject.task == "classification"
-        told = [f"{x:.1%}" if percent else f"{x:.2f}" for x in (found.then, found.now)]
+        told = [f"{100 * x:.1f} %" if percent else f"{x:.2f}" for x in (found.then, found.now)]
         return self.finding(
             f"The test targets come {rows} too {'late' if found.best > 0 else 'early'}.",
             p_value=found.p_value,

@@ -81,7 +81,7 @@ class PermutedTestClasses(Diagnosis):
                 Evidence(name="classes renamed", value=len(found.moved)),
             ),
             sentences=(
-                f"Renamed, the test accuracy is {better:.1%} instead of {accuracy:.1%}.",
+                f"Renamed, the test accuracy is {100 * better:.1f} % instead of {100 * accuracy:.1f} %.",
                 "Training and test labels were read with different lists of classes.",
             ),
             advice=(

@@ -31,7 +31,7 @@ class WrongLabels(Diagnosis):
     >>> model = torch.nn.Linear(1, 2)
     >>> subject = Subject(model, "cross_entropy", (x[::2], noisy), (x[1::2], y[1::2]))
     >>> WrongLabels()(subject).sentence
-    'About 10% of the training labels are wrong (7% to 13%).'
+    'About 10 % of the training labels are wrong (7 % to 13 %).'
     """
 
     method = ("V10",)

@@ -99,7 +99,7 @@ class BatchDependent(Diagnosis):
         what = "error" if subject.task != "regression" else "loss, as a share of the baseline's,"
         return self.finding(
             "The output for a sample depends on the other samples of its batch: "
-            f"{count / total:.1%} of the {data} predictions change with the batch size.",
+            f"{100 * count / total:.1f} % of the {data} predictions change with the batch size.",
             "wrong" if count > CHANGED * total else "note",
             evidence=(
                 Evidence(
@@ -114,7 +114,7 @@ class BatchDependent(Diagnosis):
                 ),
             ),
             sentences=(
-                f"The {data} {what} is {errors[0]:.1%} in {names[0]} and {errors[1]:.1%} in "
+                f"The {data} {what} is {100 * errors[0]:.1f} % in {names[0]} and {100 * errors[1]:.1f} % in "
                 f"{names[1]}.",
             ),
             advice=_advice(),

@@ -83,14 +83,14 @@ class ConstantPredictor(Diagnosis):
             return None
         told = _told(subject, answer)
         return self.finding(
-            f"The model predicts {told} for {share:.1%} of the samples.",
+            f"The model predicts {told} for {100 * share:.1f} % of the samples.",
             "suspect" if common > ONE_SIDED else "wrong",
             evidence=(
                 Evidence(name="share of the most frequent prediction", value=share, percent=True),
                 Evidence(name="share of the most frequent target", value=common, percent=True),
                 Evidence(name="error", value=subject.mean_error(which), percent=True),
             ),
-            sentences=(f"Of the targets, the most frequent one makes up {common:.1%}.",),
+            sentences=(f"Of the targets, the most frequent one makes up {100 * common:.1f} %.",),
             advice=_advice(),
             charts=_counts(subject, outputs),
         )
@@ -103,7 +103,7 @@ class ConstantPredictor(Diagnosis):
             return None
         return self.finding(
             "The model predicts almost the same value for all samples: its predictions spread by "
-            f"{spread / wanted:.2%} of what the targets do.",
+            f"{100 * spread / wanted:.2f} % of what the targets do.",
             evidence=(
                 Evidence(name="standard deviation of the predictions", value=spread),
                 Evidence(name="standard deviation of the targets", value=wanted),

@@ -66,7 +66,7 @@ class IgnoredClass(Diagnosis):
     >>> x = torch.linspace(-1, 0.99, 300)[:, None]
     >>> y = ((x[:, 0] + 1) * 1.5).long()
     >>> IgnoredClass()(Subject(net, "cross_entropy", (x, y))).sentence
-    "The model never predicts class '1', which 33% of the training samples have."
+    "The model never predicts class '1', which 33 % of the training samples have."
     """
 
     stage = "fit"
@@ -96,7 +96,7 @@ class IgnoredClass(Diagnosis):
         how = "never" if worst.hits == 0 else "hardly ever"
         others = [class_name(subject.classes, found.number) for found in ignored if found != worst]
         return self.finding(
-            f"The model {how} predicts class {name!r}, which {share:.0%} of the training samples "
+            f"The model {how} predicts class {name!r}, which {100 * share:.0f} % of the training samples "
             "have.",
             _severity(subject, [found.number for found in ignored]),
             p_value=min(1.0, len(present) * worst.p_value),

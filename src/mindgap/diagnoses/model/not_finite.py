@@ -68,7 +68,7 @@ class NotFinite(Diagnosis):
             places, layer = _overflow(subject, which)
             return self._told(
                 f"The outputs of layer {layer!r} are not finite numbers for "
-                f"{len(places) / len(subject.split(which)):.1%} of the {data} samples.",
+                f"{100 * len(places) / len(subject.split(which)):.1f} % of the {data} samples.",
                 max(1, len(places)),
                 Suspects(split=which, index=places.tolist()),
             )
@@ -77,7 +77,7 @@ class NotFinite(Diagnosis):
             return None
         places = bad.cpu().nonzero().flatten()
         return self._told(
-            f"The loss of {len(places) / len(losses):.1%} of the {data} samples is not a finite "
+            f"The loss of {100 * len(places) / len(losses):.1f} % of the {data} samples is not a finite "
             "number, although the outputs are.",
             len(places),
             Suspects(split=which, index=places.tolist()),

@@ -99,7 +99,7 @@ class RandomOutputs(Diagnosis):
         what = "error" if subject.task != "regression" else "loss, as a share of the baseline's,"
         low, high = min(errors), max(errors)
         return self.finding(
-            f"The same sample gets other outputs when asked again: {count / total:.1%} of the "
+            f"The same sample gets other outputs when asked again: {100 * count / total:.1f} % of the "
             f"{data} predictions change.",
             "wrong" if count > CHANGED * total else "note",
             evidence=(
@@ -117,8 +117,8 @@ class RandomOutputs(Diagnosis):
                 ),
             ),
             sentences=(
-                f"Over {len(errors)} passes the {data} {what} lay between {low:.1%} and "
-                f"{high:.1%}. All numbers here are of one pass.",
+                f"Over {len(errors)} passes the {data} {what} lay between {100 * low:.1f} % and "
+                f"{100 * high:.1f} %. All numbers here are of one pass.",
             ),
             advice=(
                 Advice(

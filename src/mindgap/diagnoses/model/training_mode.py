@@ -82,11 +82,11 @@ class TrainingMode(Diagnosis):
         means = [float(error.mean()) for error in errors]
         intervals = [mean_interval(error.tolist()) for error in errors]
         names = ("in evaluation mode", "in training mode")
-        told = f"the {what} is {means[1]:.1%} instead of {means[0]:.1%}"
+        told = f"the {what} is {100 * means[1]:.1f} % instead of {100 * means[0]:.1f} %"
         sentence = (
             f"The model is in training mode: without model.eval() {told}."
             if harms
-            else f"The model is in training mode, which changes {moved:.1%} of its predictions."
+            else f"The model is in training mode, which changes {100 * moved:.1f} % of its predictions."
         )
         return self.finding(
             sentence,

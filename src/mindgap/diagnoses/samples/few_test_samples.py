@@ -76,7 +76,7 @@ class FewTestSamples(Diagnosis):
     >>> y = (x[:, 0] > 0).long()
     >>> subject = Subject(net, "cross_entropy", (x, y), (x[::3] + 0.01, y[::3]))
     >>> FewTestSamples()(subject).sentence
-    'With 20 test samples the true error may be 17 points above the measured 0.0%.'
+    'With 20 test samples the true error may be 17 points above the measured 0.0 %.'
     """
 
     stage = "test size"
@@ -105,7 +105,7 @@ class FewTestSamples(Diagnosis):
         points = math.ceil(100 * gap.reach) if math.isfinite(gap.reach) else 0
         sentence = (
             f"With {count} test samples the true {what} may be {points} points above the measured "
-            f"{gap.test:.1%}."
+            f"{100 * gap.test:.1f} %."
             if points
             else f"{count} test sample is too little to know the {what.rstrip(',')}."
         )

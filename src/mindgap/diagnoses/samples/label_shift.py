@@ -174,8 +174,8 @@ def _headline(subject: Subject, found: Shares, worst: int) -> str:
     own = float(found.train[worst]) / found.train_size
     other = float(found.test[worst]) / found.test_size
     return (
-        f"{kind} {name} makes up {other:.0%} of the test data but {own:.0%} of the training "
-        "data.".replace("%", " %")
+        f"{kind} {name} makes up {100 * other:.0f} % of the test data but {100 * own:.0f} % of the training "
+        "data."
     )
 
 

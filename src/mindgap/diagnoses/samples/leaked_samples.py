@@ -43,7 +43,7 @@ class LeakedSamples(Diagnosis):
     ...     torch.nn.Linear(1, 2), "cross_entropy", (x[:60], y[:60]), (x[50:], y[50:])
     ... )
     >>> LeakedSamples()(subject).sentence
-    '33% of the test samples are also in the training data.'
+    '33 % of the test samples are also in the training data.'
     """
 
     method = ("K2",)
@@ -139,7 +139,7 @@ class LeakedSamples(Diagnosis):
 
 
 def _share(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.01 else f"{share:.2%}"
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.2f} %"
 
 
 def _hashes(subject: Subject) -> Tensor:

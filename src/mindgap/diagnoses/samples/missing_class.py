@@ -125,7 +125,7 @@ def _names(subject: Subject, missing: list[int]) -> list[str]:
 def _headline(subject: Subject, missing: list[int], share: float) -> str:
     kind = "class" if subject.task == "classification" else "label"
     names = _names(subject, missing)
-    percent = f"{share:.0%}".replace("%", " %") if share >= 0.01 else "less than 1 %"
+    percent = f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
     if len(names) == 1:
         return (
             f"{kind.capitalize()} {names[0]} makes up {percent} of the test data, but no training "

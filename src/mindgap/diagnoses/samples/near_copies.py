@@ -58,7 +58,7 @@ class NearCopies(Diagnosis):
     >>> test = torch.cat([copies, x[200:]]), torch.cat([y[:20], y[200:]])
     >>> subject = Subject(torch.nn.Linear(8, 2), "cross_entropy", (x[:200], y[:200]), test)
     >>> NearCopies()(subject).sentence
-    '10% of the test samples are near copies of training samples.'
+    '10 % of the test samples are near copies of training samples.'
     """
 
     method = ("K2",)
@@ -92,7 +92,7 @@ class NearCopies(Diagnosis):
         targets = [in_words(subject, y) for y in subject.targets("test").cpu()[places]]
         interval = proportion_interval(best.hits, best.tried)
         return self.finding(
-            f"{best.share:.0%} of the test samples are near copies of training samples.",
+            f"{100 * best.share:.0f} % of the test samples are near copies of training samples.",
             p_value=best.p_value,
             evidence=(
                 Evidence(
@@ -105,7 +105,7 @@ class NearCopies(Diagnosis):
             ),
             sentences=(
                 "No guarantee from held-out data holds, because the model has nearly seen them.",
-                f"Of the training samples {best.base:.1%} have such a near neighbor.",
+                f"Of the training samples {100 * best.base:.1f} % have such a near neighbor.",
             ),
             advice=(
                 Advice(

@@ -96,7 +96,7 @@ class RareClass(Diagnosis):
                 ),
                 Evidence(name="test error of the other classes", value=others, percent=True),
             ),
-            sentences=(f"The other classes have an error of {others:.1%}.",),
+            sentences=(f"The other classes have an error of {100 * others:.1f} %.",),
             advice=_advice(subject, found),
             charts=(_plot(subject, found, wrong, counts),),
             suspects=_suspects(subject, worst),

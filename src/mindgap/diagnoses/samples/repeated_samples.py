@@ -26,7 +26,7 @@ class RepeatedSamples(Diagnosis):
     >>> x = torch.arange(100.0)[:, None].repeat(2, 1)
     >>> subject = Subject(torch.nn.Linear(1, 1), "mse", (x, x))
     >>> RepeatedSamples()(subject).sentence
-    '50% of the training samples are copies of others.'
+    '50 % of the training samples are copies of others.'
     """
 
     cites = ("barz2020cifar",)
@@ -45,7 +45,7 @@ class RepeatedSamples(Diagnosis):
         )
         later = (firsts[groups] < torch.arange(len(hashes))).nonzero().flatten()
         return self.finding(
-            f"{share:.0%} of the training samples are copies of others.",
+            f"{100 * share:.0f} % of the training samples are copies of others.",
             severity="note",
             evidence=(
                 Evidence(name="copies among the training samples", value=share, percent=True),

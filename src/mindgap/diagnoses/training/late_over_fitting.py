@@ -48,7 +48,7 @@ class LateOverFitting(Diagnosis):
     >>> rows = tuple({"train_loss": 3.0 - k, "test_loss": 1 + (k - 1) ** 2} for k in range(3))
     >>> subject = Subject(torch.nn.Linear(1, 1), "mse", (x, x), (x, x), history=rows)
     >>> LateOverFitting()(subject).sentence
-    'The model was best after epoch 2: the test loss has risen by 100% since.'
+    'The model was best after epoch 2: the test loss has risen by 100 % since.'
     """
 
     stage = "training run"
@@ -72,7 +72,7 @@ class LateOverFitting(Diagnosis):
         share = rise / max(turn.lowest, 1e-300)
         return self.finding(
             f"The model was best after epoch {turn.epoch}: the {turn.which} loss has risen by "
-            f"{share:.0%} since.",
+            f"{100 * share:.0f} % since.",
             _severity(subject, share),
             p_value=normal_tail(rise / error) if error > 0 else 1.0,
             evidence=(

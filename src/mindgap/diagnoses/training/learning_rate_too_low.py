@@ -69,8 +69,8 @@ class LearningRateTooLow(CurveDiagnosis):
         faster = -math.log(1 - fall) / max(own, 1e-3)
         lost = 1 - math.exp(-max(own, 0.0))
         return self.finding(
-            f"The learning rate was too low: {run.steps} larger steps lower the loss by {fall:.0%}, "
-            f"the run's own last epochs by {lost:.1%}.",
+            f"The learning rate was too low: {run.steps} larger steps lower the loss by {100 * fall:.0f} %, "
+            f"the run's own last epochs by {100 * lost:.1f} %.",
             p_value=max(quality.p_value, run.p_value),
             evidence=(
                 Evidence(name="fall by larger steps", value=fall, percent=True),

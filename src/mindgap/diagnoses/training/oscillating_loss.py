@@ -41,7 +41,7 @@ class OscillatingLoss(Diagnosis):
     >>> rows = tuple({"train_loss": 0.4 + 0.3 * (-1) ** k} for k in range(8))
     >>> subject = Subject(torch.nn.Linear(1, 1), "mse", (x, x), history=rows)
     >>> OscillatingLoss()(subject).sentence
-    'The training loss swings: it changes by 176% of its mean from one epoch to the next.'
+    'The training loss swings: it changes by 176 % of its mean from one epoch to the next.'
     """
 
     stage = "training run"
@@ -69,7 +69,7 @@ class OscillatingLoss(Diagnosis):
             return None
         bad = unlucky_end(subject, found)
         return self.finding(
-            f"The training loss swings: it changes by {found.swing:.0%} of its mean from one epoch "
+            f"The training loss swings: it changes by {100 * found.swing:.0f} % of its mean from one epoch "
             "to the next.",
             "wrong" if bad else "note",
             p_value=attainable(subject).p_value if bad and attainable(subject).under else None,

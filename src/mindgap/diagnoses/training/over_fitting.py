@@ -55,7 +55,7 @@ class OverFitting(Diagnosis):
     ...     _ = lookup.weight.copy_(torch.stack([1.0 - labels, labels + 0.0]))
     >>> test = x.roll(1, 1), labels
     >>> OverFitting()(Subject(lookup, "cross_entropy", (x, labels), test)).sentence
-    'The model over-fits: its error is 0.0% on training data and 100.0% on test data.'
+    'The model over-fits: its error is 0.0 % on training data and 100.0 % on test data.'
     """
 
     stage = "over-fitting"
@@ -77,7 +77,7 @@ class OverFitting(Diagnosis):
         other = float(reference(subject).errors("test").double().mean()) / unit
         word = " of the targets' variance" if subject.task == "regression" else ""
         return self.finding(
-            f"The model over-fits: its error is {low:.1%}{word} on training data and {high:.1%} on "
+            f"The model over-fits: its error is {100 * low:.1f} %{word} on training data and {100 * high:.1f} % on "
             "test data.",
             _severity(subject, gap, high - other),
             p_value=_p_value(subject),
@@ -91,7 +91,7 @@ class OverFitting(Diagnosis):
                 Evidence(name="test error of a simple predictor", value=other, percent=True),
             ),
             sentences=(
-                f"A simple predictor reaches {other:.1%} on the test data"
+                f"A simple predictor reaches {100 * other:.1f} % on the test data"
                 + (", so the data allow a better model." if other < high else "."),
             ),
             advice=(

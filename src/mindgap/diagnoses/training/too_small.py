@@ -66,14 +66,14 @@ class TooSmall(Diagnosis):
         short = run.epochs < 1  # too little to tell a small model from one that was stopped early
         return self.finding(
             f"The model is too small {'or trained too briefly' if short else 'for its data'}: its "
-            f"training error is {found.model:.1%}{unit}, a simple predictor's "
-            f"{found.reference:.1%}.",
+            f"training error is {100 * found.model:.1f} %{unit}, a simple predictor's "
+            f"{100 * found.reference:.1f} %.",
             "suspect" if short else "wrong",
             p_value=found.p_value,
             evidence=fit_evidence(found, run),
             sentences=(
                 f"It has {weights:,} weights. {run.steps} more steps change the loss by "
-                f"{-fall:+.0%}, which is {max(closed(found, run), 0):.0%} of the way.",
+                f"{-100 * fall:+.0f} %, which is {100 * max(closed(found, run), 0):.0f} % of the way.",
             ),
             advice=(larger, longer) if short or fall > FALL else (larger,),
             charts=(loss_bars(run),),

@@ -69,12 +69,12 @@ class UnderTrained(Diagnosis):
         fall = smaller_fall(run)
         return self.finding(
             f"Training ended too early: {run.steps} more steps lower the training loss by "
-            f"{run.fall:.0%} and the test loss by {run.test_fall:.0%}.",
+            f"{100 * run.fall:.0f} % and the test loss by {100 * run.test_fall:.0f} %.",
             severity,
             p_value=run.p_value,
             evidence=fit_evidence(found, run),
             sentences=(
-                f"The share of the loss that training longer saves is at least {fall:.0%} on "
+                f"The share of the loss that training longer saves is at least {100 * fall:.0f} % on "
                 "samples that the extra steps did not use.",
                 *fit_sentences(found, subject),
             ),
@@ -165,8 +165,8 @@ def fit_sentences(found: Fit, subject: Subject) -> tuple[str, ...]:
         return ()
     unit = " of the targets' variance" if subject.task == "regression" else ""
     return (
-        f"The training error is {found.model:.1%}{unit}; a simple predictor reaches "
-        f"{found.reference:.1%} on samples that it has not seen.",
+        f"The training error is {100 * found.model:.1f} %{unit}; a simple predictor reaches "
+        f"{100 * found.reference:.1f} % on samples that it has not seen.",
     )
 
 

@@ -79,7 +79,7 @@ class Weighing:
         """
         facts = self.to_dict(heaviest)
         quantiles = ", ".join(
-            f"{float(q):.0%} at most {value:.4g}" for q, value in facts["quantiles"].items()
+            f"{100 * float(q):.0f} % at most {value:.4g}" for q, value in facts["quantiles"].items()
         )
         found = "exact" if facts["recall"] == 1 else f"approximate, recall {facts['recall']:.3f}"
         lines = [

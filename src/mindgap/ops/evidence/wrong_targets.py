@@ -58,13 +58,13 @@ def _word(subject: Subject) -> str:
 def _headline(subject: Subject, found: Noise, which: Which, broad: bool) -> str:
     split = NAMES[which]
     if broad:
-        ends = f"{found.interval.low:.0%} to {found.interval.high:.0%}"
-        return f"About {found.rate:.0%} of the {split} {_word(subject)} are wrong ({ends})."
+        ends = f"{100 * found.interval.low:.0f} % to {100 * found.interval.high:.0f} %"
+        return f"About {100 * found.rate:.0f} % of the {split} {_word(subject)} are wrong ({ends})."
     predicted, given = (
         f"class {class_name(subject.classes, k)!r}" if k >= 0 else "another class"
         for k in found.pair
     )
-    share = f"About {found.pair_rate:.0%} of the {split} samples"
+    share = f"About {100 * found.pair_rate:.0f} % of the {split} samples"
     if found.pair[0] < 0:
         return f"{share} labeled {given} are wrong."
     return f"{share} that look like {predicted} are labeled {given}."
@@ -85,7 +85,7 @@ def _evidence(found: Noise, listed: int, right: float, broad: bool) -> tuple[Evi
 def _sentences(subject: Subject, which: Which, listed: int, right: float) -> tuple[str, ...]:
     other = NAMES["test" if which == "train" else "train"]
     told = (
-        f"The list names {listed:,} of them; about {right:.0%} of these are expected to be wrong.",
+        f"The list names {listed:,} of them; about {100 * right:.0f} % of these are expected to be wrong.",
     )
     return (
         *(told if listed else ()),

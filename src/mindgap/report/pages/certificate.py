@@ -162,7 +162,7 @@ def _short(theorem: str) -> str:
 
 def _numbers_in_words(certificate: Certificate) -> dict[str, str]:
     """Say what every number of the bound is."""
-    percent, samples = "{:.2%}".format, f"{certificate.samples:,} bound samples"
+    samples = f"{certificate.samples:,} bound samples"
     above = functools.partial(wording.at_most, places=2)
     rows = {
         "Bound": f"{above(certificate.bound)}: at most this share of answers is wrong, by the kl "
@@ -170,26 +170,26 @@ def _numbers_in_words(certificate: Certificate) -> dict[str, str]:
         "Confidence": f"{1 - certificate.delta:.4g} (δ = {certificate.delta:g}), over the draw of "
         f"the bound data and of the weights; {certificate.monte_carlo_delta:g} of δ is kept for "
         "the draws of the weights (δ')",
-        "Error seen": f"{percent(certificate.error)} of the answers on {samples} were wrong",
+        "Error seen": f"{100 * certificate.error:.2f} % of the answers on {samples} were wrong",
         "Its limit": f"{above(certificate.error_limit)}: the expected error on the bound data is "
         f"at most this, by {certificate.draws:,} independent draws of the weights",
         "KL": f"{certificate.kl:,.2f} nats: how far the posterior went from its prior, "
         f"{certificate.kl / certificate.samples:.2g} per sample",
         "Cross entropy": f"at most {above(certificate.loss_bounds['kl'])} of its largest value, "
-        f"by the same theorem ({percent(certificate.loss)} seen); this holds with the same "
+        f"by the same theorem ({100 * certificate.loss:.2f} % seen); this holds with the same "
         "confidence on its own",
-        "Majority class": f"{percent(certificate.baseline)}: the error of always answering the "
+        "Majority class": f"{100 * certificate.baseline:.2f} %: the error of always answering the "
         "most frequent class",
     }
     if certificate.prior_bound is not None and certificate.prior_error is not None:
         rows["Control"] = (
             f"{above(certificate.prior_bound)}: the held-out bound, at the same δ, on the "
-            f"prior's mean weights, which err on {percent(certificate.prior_error)} of the bound data. "
+            f"prior's mean weights, which err on {100 * certificate.prior_error:.2f} % of the bound data. "
             "PAC-Bayes gains only what the certificate is below this"
         )
     if certificate.test_error is not None:
         rows["Test error"] = (
-            f"{percent(certificate.test_error)} of {certificate.sizes.get('test', 0):,} test "
+            f"{100 * certificate.test_error:.2f} % of {certificate.sizes.get('test', 0):,} test "
             "answers were wrong, each with weights of its own"
         )
     return rows

@@ -145,7 +145,7 @@ class CertificateCoverage(Study):
         often = max(row[10] / row[3] for row in rows)
         fooled = [row[0] for row in rows if row[0] in ATTACKS and row[9]]
         words = "none fails too often" if often <= self.delta else "some fail too often"
-        return f"{words} (at most {self.delta:.0%} of the draws)" + (
+        return f"{words} (at most {100 * self.delta:.0f} % of the draws)" + (
             f", and {', '.join(fooled)} gets valid certificates" if fooled else ""
         )
 
