@@ -3,18 +3,18 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
-from torch.func import grad, jvp, vjp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mindgap.core import Batch, InputError, Subject, evaluating, implements, integer
 from mindgap.ops.curvature.flat_loss import FlatLoss
-from mindgap.ops.models.parameters import vmap_or_loop
 
 HELD = 2**29  # bytes of intermediate results that are kept from one product to the next
 AT_ONCE = 16  # vectors that are multiplied together
+Graph = TypeVar("Graph")
 CHUNK = 250  # samples; larger chunks leave the caches of a CPU
 
 
@@ -67,58 +67,69 @@ def hessian_products(
     """
     check_deterministic(flat.subject)
     where = flat.point if point is None else point
-    graphs = _Graphs(flat, where, chunk)
+
+    def gradient(batch: Batch) -> tuple[Tensor, Tensor]:
+        at = where.detach().requires_grad_()
+        (found,) = torch.autograd.grad(flat.sum(at, batch), at, create_graph=True)
+        return at, found
+
+    graphs = _Graphs(flat, gradient, chunk)
 
     def multiply(rows: Tensor) -> Tensor:
         found = torch.zeros(rows.shape, dtype=torch.float64, device=where.device)
-        for at, gradient in graphs:
-            found += _second(at, gradient, rows.to(where)).double()
+        for at, slope in graphs:
+            found += _pulled(slope, at, rows.to(where)).double()
         return (found / flat.samples).to(rows.device)
 
     return Operator(size=len(where), multiply=multiply)
 
 
-class _Graphs:
-    """The gradients of all chunks with their graphs, of which the first are kept while they fit."""
+class _Graphs(Generic[Graph]):
+    """What is differentiated of every chunk; the first are kept while they fit in memory."""
 
-    def __init__(self, flat: FlatLoss, point: Tensor, chunk: int) -> None:
-        self.flat, self.point, self.chunk = flat, point, integer("chunk", chunk)
-        self.kept: list[tuple[Tensor, Tensor]] = []
+    def __init__(self, flat: FlatLoss, make: Callable[[Batch], Graph], chunk: int) -> None:
+        self.flat, self.make, self.chunk = flat, make, integer("chunk", chunk)
+        self.kept: list[Graph] = []
         self.free = HELD
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[Graph]:
         yield from self.kept
         rest = torch.arange(self.flat.samples)[len(self.kept) * self.chunk :]
         for batch in self.flat.batches(rest, self.chunk) if len(rest) else ():
-            pair, size = self._graph(batch)
+            graph, size = self._counted(batch)
             if size <= self.free:
-                self.kept.append(pair)
+                self.kept.append(graph)
             self.free = self.free - size if size <= self.free else 0
-            yield pair
+            yield graph
 
-    def _graph(self, batch: Batch) -> tuple[tuple[Tensor, Tensor], int]:
-        """Differentiate a chunk once, and count the bytes that the graph holds."""
+    def _counted(self, batch: Batch) -> tuple[Graph, int]:
+        """Differentiate a chunk, and count the bytes that its graph holds."""
         seen: dict[int, int] = {}
 
         def count(saved: Tensor) -> Tensor:
             seen[saved.data_ptr()] = saved.numel() * saved.element_size()
             return saved
 
-        at = self.point.detach().requires_grad_()
         hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved)
         with differentiating(self.flat), hooks:
-            value = self.flat.sum(at, batch)
-            (gradient,) = torch.autograd.grad(value, at, create_graph=True)
-        return (at, gradient), sum(seen.values())
+            graph = self.make(batch)
+        return graph, sum(seen.values())
 
 
-def _second(at: Tensor, gradient: Tensor, rows: Tensor) -> Tensor:
-    """Differentiate the gradient along every row."""
-    if not gradient.requires_grad:  # a loss that is linear in the weights
-        return torch.zeros_like(rows)
+def _pulled(values: Tensor, at: Tensor, rows: Tensor) -> Tensor:
+    """Multiply every row with the derivative of ``values``, from the left."""
+    if not values.requires_grad:  # they do not depend on the weights at all
+        return at.new_zeros(len(rows), *at.shape)
     many = len(rows) > 1
-    along = rows if many else rows[0]
-    (found,) = torch.autograd.grad(gradient, at, along, retain_graph=True, is_grads_batched=many)
+    (found,) = torch.autograd.grad(
+        values,
+        at,
+        rows if many else rows[0],
+        retain_graph=True,
+        is_grads_batched=many,
+        allow_unused=True,
+        materialize_grads=True,
+    )
     return found if many else found[None]
 
 
@@ -134,7 +145,7 @@ def gauss_newton_products(
     if the loss is convex in the outputs, and the Fisher information matrix for cross entropy.
 
     Assumes: A loss that is twice differentiable in the outputs, and layers that torch can
-    differentiate forward.
+    differentiate twice.
 
     Args:
         flat: The loss, with the weights that the matrix is restricted to.
@@ -149,34 +160,55 @@ def gauss_newton_products(
     """
     check_deterministic(flat.subject)
     where = flat.point if point is None else point
+    graphs = _Graphs(flat, lambda batch: Linearized(flat, where, batch), chunk)
 
     def multiply(rows: Tensor) -> Tensor:
         found = torch.zeros(rows.shape, dtype=torch.float64, device=where.device)
-        with differentiating(flat):
-            for batch in flat.batches(size=integer("chunk", chunk)):
-                found += _gauss_newton(flat, where, batch, rows.to(where)).double()
+        for graph in graphs:
+            found += graph.back(graph.bent(graph.moved(rows.to(where)))).double()
         return (found / flat.samples).to(rows.device)
 
     return Operator(size=len(where), multiply=multiply)
 
 
-def _gauss_newton(flat: FlatLoss, point: Tensor, batch: Batch, rows: Tensor) -> Tensor:
-    def outputs(at: Tensor) -> Tensor:
-        return flat.outputs(at, batch.inputs)
+class Linearized:
+    """The outputs and losses of a batch as linear functions of small moves of the weights.
 
-    def loss(output: Tensor) -> Tensor:
-        return flat.subject.loss(output, batch.target).sum()
+    Two backward passes do the work of a forward derivative, which some layers and losses lack.
 
-    here, back, *_ = vjp(outputs, point)
+    Args:
+        flat: The loss.
+        point: The weights, as one flat vector.
+        batch: The samples.
+    """
 
-    def one(row: Tensor) -> Tensor:
-        _, moved, *_ = jvp(outputs, (point,), (row,))
-        # Backward twice, because some losses, such as Huber's, lack forward second derivatives.
-        bent = grad(lambda output: (grad(loss)(output) * moved).sum())(here)
-        found: Tensor = back(bent)[0]
-        return found
+    def __init__(self, flat: FlatLoss, point: Tensor, batch: Batch) -> None:
+        self.at = point.detach().requires_grad_()
+        self.outputs = flat.outputs(self.at, batch.inputs)
+        self.dummy = torch.zeros_like(self.outputs, requires_grad=True)
+        self.pulled = _pulled_with_graph(self.outputs, self.at, self.dummy)
+        self.here = self.outputs.detach().requires_grad_()
+        losses = flat.subject.loss(self.here, batch.target).sum()
+        self.slope = _pulled_with_graph(losses, self.here, torch.ones_like(losses))
 
-    return vmap_or_loop(one, rows).detach()
+    def moved(self, rows: Tensor) -> Tensor:
+        """Return how the outputs move along every row of directions: J v."""
+        return _pulled(self.pulled, self.dummy, rows)
+
+    def bent(self, rows: Tensor) -> Tensor:
+        """Multiply every row of moves of the outputs with the losses' Hessian by the outputs."""
+        return _pulled(self.slope, self.here, rows)
+
+    def back(self, rows: Tensor) -> Tensor:
+        """Multiply every row of outputs with the transposed Jacobian: Jᵀ u."""
+        return _pulled(self.outputs, self.at, rows)
+
+
+def _pulled_with_graph(values: Tensor, at: Tensor, row: Tensor) -> Tensor:
+    (found,) = torch.autograd.grad(
+        values, at, row, create_graph=True, allow_unused=True, materialize_grads=True
+    )
+    return found
 
 
 @contextlib.contextmanager

@@ -37,6 +37,8 @@ class Eigenpairs:
         residuals: ‖Hv − λv‖ of each pair; an eigenvalue lies within this distance of λ.
         products: How many products they took.
         converged: Whether all residuals are within the tolerance.
+        space: An orthonormal basis of the space that was searched, one vector per row.
+        diagonal: The diagonal of the matrix within that space; it sums to that part of the trace.
     """
 
     values: Tensor
@@ -44,6 +46,8 @@ class Eigenpairs:
     residuals: Tensor
     products: int
     converged: bool
+    space: Tensor
+    diagonal: Tensor
 
 
 @implements("E4", cites=("lanczos1950iteration", "golub1977block"))
@@ -102,7 +106,8 @@ def top_eigenpairs(
 
 
 def _all_known(matrix: Operator, count: int, smallest: int) -> Eigenpairs:
-    values, columns = torch.linalg.eigh(dense(matrix))
+    whole = dense(matrix)
+    values, columns = torch.linalg.eigh(whole)
     kept = _ends(len(values), count, smallest)
     return Eigenpairs(
         values=values[kept],
@@ -110,6 +115,8 @@ def _all_known(matrix: Operator, count: int, smallest: int) -> Eigenpairs:
         residuals=torch.zeros(len(kept), dtype=torch.float64),
         products=matrix.size,
         converged=True,
+        space=torch.eye(matrix.size, dtype=torch.float64),
+        diagonal=whole.diagonal(),
     )
 
 
@@ -136,6 +143,8 @@ def _ritz(basis: Tensor, images: Tensor, count: int, smallest: int, tolerance: f
         residuals=residuals,
         products=len(basis),
         converged=close and len(basis) >= count + smallest,
+        space=basis,
+        diagonal=(basis * images).sum(0),
     )
 
 
@@ -160,11 +169,13 @@ class TraceEstimate:
     Attributes:
         value: The trace.
         standard_error: Its standard error; zero if the value is exact.
+        diagonal: An estimate of the diagonal, which sums to the value.
         products: How many products it took.
     """
 
     value: float
     standard_error: float
+    diagonal: Tensor
     products: int
 
 
@@ -183,8 +194,8 @@ def trace(
     Q^\top) g, \quad g_i = \pm 1$
 
     Reading: Unbiased. Hutchinson's estimate has no Q. Hutch++ spends a third of the products on the
-    range Q of H, where most of the trace is, and a third on its part of the trace. Eigenvectors
-    that are known already serve as Q for nothing.
+    range Q of H, where most of the trace is, and a third on its part of the trace. The space
+    that a search for eigenpairs left serves as Q for nothing.
 
     Assumes: A symmetric matrix. It is exact if the products suffice for every row.
 
@@ -192,7 +203,7 @@ def trace(
         matrix: The operator.
         products: How many products it may take, at least two.
         method: ``"hutch++"`` or ``"hutchinson"``.
-        known: Eigenpairs whose part of the trace is known.
+        known: Eigenpairs of the matrix; the space that was searched for them serves as Q.
         seed: Seed of the signs.
 
     >>> diagonal = torch.tensor([1.0, 2.0, 4.0]).double()
@@ -201,20 +212,26 @@ def trace(
     """
     choice("method", method, ("hutch++", "hutchinson"))
     if matrix.size <= max(integer("products", products, 2), DENSE):
-        value = float(dense(matrix).trace())
-        return TraceEstimate(value=value, standard_error=0.0, products=matrix.size)
-    source, inner, spent = generator(seed), 0.0, 0
+        return _estimate(dense(matrix).diagonal(), torch.zeros(1), matrix.size)
+    source, spent = generator(seed), 0
     basis = torch.zeros(0, matrix.size, dtype=torch.float64)
+    inner = torch.zeros(matrix.size, dtype=torch.float64)
     if known is not None:
-        basis, inner = known.vectors, float(known.values.sum())
+        basis, inner = known.space, known.diagonal
     elif method == "hutch++":
         basis = _orthonormal(matrix(_signs(products // 3, matrix.size, source)), basis)
-        inner, spent = float((basis * matrix(basis)).sum()), 2 * (products // 3)
+        inner, spent = (basis * matrix(basis)).sum(0), 2 * (products // 3)
     rows = _signs(products - spent, matrix.size, source)
     rows = rows - (rows @ basis.T) @ basis
-    draws = (rows * matrix(rows)).sum(1)
-    error = float(draws.std()) / math.sqrt(len(draws))
-    return TraceEstimate(value=inner + float(draws.mean()), standard_error=error, products=products)
+    outer = rows * matrix(rows)
+    return _estimate(inner + outer.mean(0), outer.sum(1), products)
+
+
+def _estimate(diagonal: Tensor, draws: Tensor, products: int) -> TraceEstimate:
+    error = float(draws.std()) / math.sqrt(len(draws)) if len(draws) > 1 else 0.0
+    return TraceEstimate(
+        value=float(diagonal.sum()), standard_error=error, diagonal=diagonal, products=products
+    )
 
 
 def _signs(count: int, size: int, source: torch.Generator) -> Tensor:
