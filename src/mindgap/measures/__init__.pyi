@@ -18,6 +18,7 @@ from mindgap.measures.curvature.gradient_noise import GradientNoise as GradientN
 from mindgap.measures.curvature.hessian_trace import HessianTrace as HessianTrace
 from mindgap.measures.curvature.keskar_sharpness import KeskarSharpness as KeskarSharpness
 from mindgap.measures.curvature.largest_hessian_eigenvalue import LargestHessianEigenvalue as LargestHessianEigenvalue
+from mindgap.measures.curvature.local_learning_coefficient import LocalLearningCoefficient as LocalLearningCoefficient
 from mindgap.measures.curvature.pacgen import Pacgen as Pacgen
 from mindgap.measures.curvature.pacgen_null import PacgenNull as PacgenNull
 from mindgap.measures.curvature.steps_to_loss import StepsToLoss as StepsToLoss

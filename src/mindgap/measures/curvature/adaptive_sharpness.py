@@ -70,8 +70,7 @@ class AdaptiveSharpness(CurvatureMeasure):
         found = []
         for batch in flat.batches(order[: self.batch_size * self.batches], self.batch_size):
             evaluate = scaled_loss(flat, scale, [batch])
-            first, largest = climb(
-                evaluate, box if self.norm == "inf" else ball, torch.zeros_like(scale), self.steps
-            )
-            found.append(largest - first)
+            start = torch.zeros_like(scale)
+            largest, _ = climb(evaluate, box if self.norm == "inf" else ball, start, self.steps)
+            found.append(largest - evaluate(start)[0])
         return found

@@ -14,7 +14,7 @@ Vertex = Callable[[Tensor], Tensor]
 
 
 @implements("E7", cites=("keskar2017large", "frank1956algorithm"))
-def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> tuple[float, float]:
+def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> tuple[float, Tensor]:
     r"""Search the largest value in a convex set by conditional gradients.
 
     Formula: $z_{t+1} = z_t + \eta_t (v_t - z_t), \quad v_t = \arg\max_{v \in C} \langle v, \nabla
@@ -33,14 +33,14 @@ def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> tupl
         steps: How many further points are tried.
 
     Returns:
-        The value at the initial point and the largest value found.
+        The largest value found, and where.
 
     >>> square = lambda z: (float(z.square().sum()), 2 * z)
-    >>> climb(square, torch.sign, torch.tensor([0.1, -0.1]), 3)[1]
-    2.0
+    >>> climb(square, torch.sign, torch.tensor([0.1, -0.1]), 3)
+    (2.0, tensor([ 1., -1.]))
     """
-    first, gradient = evaluate(start)
-    place, best, rate = start, first, 1.0
+    best, gradient = evaluate(start)
+    place, rate = start, 1.0
     for _ in range(integer("steps", steps)):
         trial = place + rate * (vertex(gradient) - place)
         value, slope = evaluate(trial)
@@ -48,7 +48,7 @@ def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> tupl
             place, best, gradient = trial, value, slope
         else:
             rate /= 2
-    return first, best
+    return best, place
 
 
 def box(gradient: Tensor) -> Tensor:
