@@ -4,7 +4,7 @@ import torch
 
 from mindgap.core import Bar, Estimate, Subject, standard_error
 from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
-from mindgap.ops.curvature.gradients import sample_gradients
+from mindgap.ops.curvature.hessian_diagonal import sample_gradients
 
 
 class GradientNoise(CurvatureMeasure):

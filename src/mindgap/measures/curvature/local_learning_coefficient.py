@@ -5,16 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from mindgap.core import (
-    Estimate,
-    Interval,
-    Line,
-    Series,
-    Subject,
-    Undefined,
-    option,
-    standard_error,
-)
+from mindgap.core import Estimate, Line, Series, Subject, Undefined, option, standard_error
 from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.langevin import Langevin, potential_scale_reduction
@@ -86,14 +77,13 @@ class LocalLearningCoefficient(CurvatureMeasure):
 
     def _estimate(self, draws: Tensor, flat: FlatLoss, subject: Subject, step: float) -> Estimate:
         means = draws.mean(1).tolist()
-        value, error = sum(means) / len(means), standard_error(means)
+        value = sum(means) / len(means)
         halves = [float(part.mean()) for part in draws.chunk(2, 1)]
         drift, r_hat = halves[1] - halves[0], potential_scale_reduction(draws)
         return Estimate(
             value=value,
             status="estimate",
-            standard_error=error,
-            interval=Interval(low=value - 2 * error, high=value + 2 * error),
+            standard_error=standard_error(means),
             terms={
                 "r_hat": r_hat,
                 "drift": drift,
