@@ -126,7 +126,6 @@ class Benchmark:
         self, own: Callable[[], Any], *jobs: str
     ) -> tuple[Any, Any, list[float], list[float]]:
         """Values and median seconds of our side and of the fastest of the peer's jobs."""
-        own()  # to warm up
         values, times, rivals = [], [], {job: [] for job in jobs}
         for _ in range(self.rounds):
             value, seconds = clocked(own)
