@@ -84,6 +84,5 @@ def _chart(percent: dict[float, float]) -> Line:
         title="Rise of the loss towards the worst corner of the box",
         x_label="radius ε",
         y_label="sharpness (percent)",
-        x_scale="log",
         series=[Series(name="sharpness", x=list(percent), y=list(percent.values()))],
     )
