@@ -237,6 +237,31 @@ def pacgen_null(subject: Subject) -> float:
     )
 
 
+def hessian(subject: Subject) -> np.ndarray:
+    """The whole Hessian of the mean loss: the gradient of each entry of the gradient."""
+    model = copy.deepcopy(subject.model).eval()
+    batch = subject.train.take(torch.arange(len(subject.train)))
+    given, weights = batch.inputs, list(model.parameters())
+    output = model(**given) if isinstance(given, dict) else model(*given)
+    loss = subject.loss(output, batch.target).mean()
+    slope = torch.cat([g.flatten() for g in torch.autograd.grad(loss, weights, create_graph=True)])
+    rows = []
+    for entry in slope:
+        row = torch.autograd.grad(entry, weights, retain_graph=True, materialize_grads=True)
+        rows.append(torch.cat([piece.flatten() for piece in row]).numpy())
+    return np.array(rows)
+
+
+def fisher_rao_norm(subject: Subject) -> float:
+    w = weights(subject)
+    return math.sqrt(np.mean((sample_slopes(subject, w) @ w) ** 2))
+
+
+def gradient_noise(subject: Subject) -> float:
+    slopes = sample_slopes(subject, weights(subject))
+    return float(np.mean([np.sum((row - slopes.mean(0)) ** 2) for row in slopes]))
+
+
 def worst_class_error(subject: Subject) -> float:
     wrong = sample_errors(subject, "test")
     targets = subject.test.targets.numpy()
@@ -364,6 +389,10 @@ REFERENCES: dict[str, Callable[[Subject], float]] = {
     "root-mean-squared-error": root_mean_squared_error,
     "pacgen": pacgen,
     "pacgen-null": pacgen_null,
+    "hessian-trace": lambda subject: float(np.trace(hessian(subject))),
+    "largest-hessian-eigenvalue": lambda subject: float(np.linalg.eigvalsh(hessian(subject))[-1]),
+    "fisher-rao-norm": fisher_rao_norm,
+    "gradient-noise": gradient_noise,
     "slope-in-cells": slope_in_cells,
     "binomial-tail": binomial_tail,
     "kl-inverse": kl_inverse,

@@ -11,8 +11,17 @@ from mindgap.measures.basic.training_loss import TrainingLoss as TrainingLoss
 from mindgap.measures.basic.vc_as_published import VcAsPublished as VcAsPublished
 from mindgap.measures.basic.worst_class_error import WorstClassError as WorstClassError
 from mindgap.measures.basic.worst_label_error import WorstLabelError as WorstLabelError
+from mindgap.measures.curvature.adaptive_sharpness import AdaptiveSharpness as AdaptiveSharpness
+from mindgap.measures.curvature.average_sharpness import AverageSharpness as AverageSharpness
+from mindgap.measures.curvature.fisher_rao_norm import FisherRaoNorm as FisherRaoNorm
+from mindgap.measures.curvature.gradient_noise import GradientNoise as GradientNoise
+from mindgap.measures.curvature.hessian_trace import HessianTrace as HessianTrace
+from mindgap.measures.curvature.keskar_sharpness import KeskarSharpness as KeskarSharpness
+from mindgap.measures.curvature.largest_hessian_eigenvalue import LargestHessianEigenvalue as LargestHessianEigenvalue
+from mindgap.measures.curvature.local_learning_coefficient import LocalLearningCoefficient as LocalLearningCoefficient
 from mindgap.measures.curvature.pacgen import Pacgen as Pacgen
 from mindgap.measures.curvature.pacgen_null import PacgenNull as PacgenNull
+from mindgap.measures.curvature.steps_to_loss import StepsToLoss as StepsToLoss
 from mindgap.measures.data.data_set_quality import DataSetQuality as DataSetQuality
 from mindgap.measures.data.local_label_variance import LocalLabelVariance as LocalLabelVariance
 from mindgap.measures.data.path_space_limit import PathSpaceLimit as PathSpaceLimit

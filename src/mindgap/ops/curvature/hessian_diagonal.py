@@ -12,7 +12,7 @@ r"""The diagonal of the Hessian of the training loss, exactly or by one of three
 - ``"hutchinson"``: the mean of :math:`v \odot Hv` over random signs v, unbiased.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import torch
@@ -151,6 +151,30 @@ def running_squares(
             gradient = torch.autograd.grad(flat.losses(at, batch).mean(), at)[0].double()
             found, weight = keep * found + (1 - keep) * gradient.square(), weight * keep
     return found / (1 - weight)
+
+
+def sample_gradients(flat: FlatLoss, point: Tensor) -> Iterator[Tensor]:
+    """Yield the gradients of the samples' losses, one per row, in double precision.
+
+    Args:
+        flat: The loss.
+        point: The weights, as one flat vector.
+
+    >>> from torch import nn
+    >>> from mindgap.core.subject import Subject
+    >>> subject = Subject(nn.Linear(1, 1, bias=False), "mse", (torch.ones(2, 1), torch.zeros(2, 1)))
+    >>> [rows.tolist() for rows in sample_gradients(FlatLoss(subject), torch.tensor([3.0]))]
+    [[[6.0], [6.0]]]
+    """
+
+    def one(inputs: Inputs, target: Tensor) -> Tensor:
+        found: Tensor = grad(lambda at: _alone(flat, at, inputs, target))(point)
+        return found
+
+    size = max(1, min(AT_ONCE // len(point), 256))
+    with evaluating(flat.model):
+        for batch in flat.batches(size=size):
+            yield vmap_or_loop(one, batch.inputs, batch.target).detach().double()
 
 
 def _squared_gradient_sums(flat: FlatLoss, point: Tensor, batch: Batch) -> Tensor:

@@ -1,0 +1,79 @@
+"""The Fisher–Rao norm of the weights."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from mindgap.core import Batch, Estimate, Histogram, Subject, option, standard_error
+from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
+from mindgap.ops.curvature.flat_loss import FlatLoss
+from mindgap.ops.curvature.products import Linearized, differentiating
+
+
+class FisherRaoNorm(CurvatureMeasure):
+    r"""Length of the weights, measured by how much the losses change along them.
+
+    Formula: $\lVert w \rVert_{fr} = \sqrt{\frac{1}{n} \sum_i \langle w, \nabla_w \ell_i(w)
+    \rangle^2}$
+
+    Reading: Claimed to be small where a network generalizes well. It does not change when ReLU
+    layers are rescaled. In a network of d layers without biases it is d times the root mean square
+    of ⟨∂ℓ/∂f, f⟩, which Jiang and others print, squared; ``squared`` is the square of the value.
+    It vanishes as the training loss does. ``model`` takes the labels from the model's own
+    distribution instead of the data, which does not.
+
+    Assumes: The loss is a negative log-likelihood for ``model`` to be a Fisher information.
+
+    >>> model = torch.nn.Linear(1, 1, bias=False)
+    >>> _ = model.weight.data.fill_(2.0)
+    >>> subject = Subject(model, "mse", (torch.tensor([[1.0]]), torch.tensor([[1.0]])))
+    >>> float(FisherRaoNorm()(subject))  # the loss (w − 1)² has slope 2; times w = 2
+    4.0
+    """
+
+    method = ("E10",)
+    cites = ("liang2019fisher", "jiang2020fantastic")
+    direction = "lower"
+    invariant_to = frozenset({"sample-order", "unit-permutation", "duplication", "relu-rescaling"})
+    cost = "cheap"
+
+    samples: int = option(
+        10_000, help="training samples to use, drawn at random if there are more", low=2
+    )
+
+    def compute(self, subject: Subject) -> Estimate:
+        """Return the norm, its square, and the changes of all losses along the weights."""
+        flat = self.flat(subject)
+        with differentiating(flat):
+            pairs = [_changes(flat, batch) for batch in flat.batches()]
+        changes, curvatures = (
+            torch.cat(parts).double().cpu() for parts in zip(*pairs, strict=True)
+        )
+        square = float(changes.square().mean())
+        whole = flat.samples == len(subject.train)
+        error = (
+            standard_error(changes.square().tolist()) / (2 * math.sqrt(square)) if square else 0.0
+        )
+        return Estimate(
+            value=math.sqrt(square),
+            status="exact" if whole else "estimate",
+            standard_error=None if whole else error,
+            terms={"squared": square, "model": math.sqrt(max(float(curvatures.mean()), 0.0))},
+            details=self.told(flat, subject),
+            charts=(
+                Histogram.of(
+                    {"training samples": changes},
+                    title="Change of the losses along the weights",
+                    x_label="⟨w, ∇ℓ⟩",
+                ),
+            ),
+        )
+
+
+def _changes(flat: FlatLoss, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return first and second derivatives of the losses as the outputs move along the weights."""
+    linear = Linearized(flat, flat.point, batch)
+    moved = linear.moved(flat.point[None])
+    changes, curvatures = linear.slope * moved[0], linear.bent(moved)[0] * moved[0]
+    return changes.detach().flatten(1).sum(1), curvatures.detach().flatten(1).sum(1)

@@ -1,0 +1,78 @@
+"""The largest eigenvalue of the Hessian, with the distribution of the others."""
+
+from mindgap.core import Estimate, Line, Mark, Series, Subject, option
+from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
+from mindgap.ops.curvature.products import hessian_products
+from mindgap.ops.curvature.spectrum import Density, Eigenpairs, density
+
+FAINT = 1e-8  # of the highest density; what is lower would stretch a logarithmic axis
+
+
+class LargestHessianEigenvalue(CurvatureMeasure):
+    r"""Largest eigenvalue of the Hessian of the training loss.
+
+    Formula: $\lambda_1 = \max_{\lVert v \rVert = 1} v^\top \nabla^2 \hat L(w)\, v$
+
+    Reading: The curvature in the sharpest direction. Gradient descent with a learning rate above
+    2/λ₁ leaves the minimum along it. Sharp minima are claimed to generalize worse, but rescaling a
+    ReLU network makes λ₁ as large as one likes without changing what it computes: compare models of
+    one architecture, trained alike. ``second`` and ``smallest`` are other eigenvalues. A clearly
+    negative ``smallest`` means that the weights are no minimum. ``residual`` bounds the distance
+    of each to an eigenvalue. The figure shows how all eigenvalues are distributed.
+
+    Assumes: Weights near a minimum. On fewer samples than there are, λ₁ is biased upward.
+
+    >>> import torch
+    >>> data = (torch.tensor([[1.0, 2.0]]), torch.zeros(1, 1))
+    >>> subject = Subject(torch.nn.Linear(2, 1, bias=False), "mse", data)
+    >>> round(float(LargestHessianEigenvalue()(subject)), 4)  # 2 · (1 + 4)
+    10.0
+    """
+
+    method = ("E4", "E7")
+    cites = ("ghorbani2019investigation", "lanczos1950iteration")
+    direction = "lower"
+    invariant_to = frozenset({"sample-order", "unit-permutation", "duplication"})
+    cost = "moderate"
+
+    probes: int = option(2, help="random vectors that the distribution is estimated from", low=1)
+    steps: int = option(20, help="products per random vector", low=2)
+
+    def compute(self, subject: Subject) -> Estimate:
+        """Return the largest eigenvalue, its neighbors, the residual, and the density."""
+        flat = self.flat(subject)
+        pairs = self.pairs(flat)
+        found = density(
+            hessian_products(flat), probes=self.probes, steps=self.steps, seed=self.seed
+        )
+        exact = len(pairs.space) == len(flat.point) and flat.samples == len(subject.train)
+        return Estimate(
+            value=float(pairs.values[0]),
+            status="exact" if exact else "estimate",
+            terms={
+                "second": float(pairs.values[min(1, len(pairs.values) - 1)]),
+                "smallest": float(pairs.values[-1]),
+                "residual": float(pairs.residuals.max()),
+                "mean_eigenvalue": found.moment(1),
+                "products": pairs.products + found.products,
+            },
+            details={
+                "converged": pairs.converged,
+                "residuals": pairs.residuals.tolist(),
+                **self.told(flat, subject),
+            },
+            charts=(_chart(found, pairs),),
+        )
+
+
+def _chart(found: Density, pairs: Eigenpairs) -> Line:
+    places, heights = found.curve()
+    shown = heights.clamp(min=FAINT * float(heights.max()))
+    return Line(
+        title="Density of the Hessian's eigenvalues",
+        x_label="eigenvalue",
+        y_label="density",
+        y_scale="log",
+        series=[Series(name="density", x=places.tolist(), y=shown.tolist(), mode="lines")],
+        marks=[Mark(name="λ₁", x=float(pairs.values[0]))],
+    )

@@ -1,0 +1,94 @@
+"""The largest loss in a neighborhood of the weights, climbed from vertex to vertex."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from mindgap.core import Batch, implements, integer
+from mindgap.ops.curvature.flat_loss import FlatLoss
+from mindgap.ops.curvature.products import differentiating
+
+Evaluate = Callable[[Tensor], tuple[float, Tensor]]
+Vertex = Callable[[Tensor], Tensor]
+
+
+@implements("E7", cites=("keskar2017large", "frank1956algorithm"))
+def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> tuple[float, Tensor]:
+    r"""Search the largest value in a convex set by conditional gradients.
+
+    Formula: $z_{t+1} = z_t + \eta_t (v_t - z_t), \quad v_t = \arg\max_{v \in C} \langle v, \nabla
+    f(z_t) \rangle$
+
+    Reading: Full steps, η = 1, never descend where f is convex, as the loss is around a minimum. A
+    step that would descend is halved instead. Every value is reached inside the set, so the result
+    is a lower bound on the maximum.
+
+    Assumes: A convex set that contains the initial point.
+
+    Args:
+        evaluate: Computes value and gradient at a point.
+        vertex: Returns the point of the set that is farthest along a gradient.
+        start: The initial point.
+        steps: How many further points are tried.
+
+    Returns:
+        The largest value found, and where.
+
+    >>> square = lambda z: (float(z.square().sum()), 2 * z)
+    >>> climb(square, torch.sign, torch.tensor([0.1, -0.1]), 3)
+    (2.0, tensor([ 1., -1.]))
+    """
+    best, gradient = evaluate(start)
+    place, rate = start, 1.0
+    for _ in range(integer("steps", steps)):
+        trial = place + rate * (vertex(gradient) - place)
+        value, slope = evaluate(trial)
+        if value > best:
+            place, best, gradient = trial, value, slope
+        else:
+            rate /= 2
+    return best, place
+
+
+def box(gradient: Tensor) -> Tensor:
+    """Return the corner of the box [−1, 1] that is farthest along a gradient.
+
+    >>> box(torch.tensor([0.5, -2.0, 0.0])).tolist()
+    [1.0, -1.0, 0.0]
+    """
+    return gradient.sign()
+
+
+def ball(gradient: Tensor) -> Tensor:
+    """Return the point of the unit ball that is farthest along a gradient.
+
+    >>> ball(torch.tensor([3.0, 4.0])).tolist()
+    [0.6000000238418579, 0.800000011920929]
+    """
+    length: Tensor = torch.linalg.vector_norm(gradient)
+    return gradient / length.clamp_min(1e-300)
+
+
+def scaled_loss(flat: FlatLoss, scale: Tensor, batches: Sequence[Batch]) -> Evaluate:
+    """Make the mean loss of some batches, at w + scale · z, a function of z in double precision.
+
+    Args:
+        flat: The loss.
+        scale: One factor per weight.
+        batches: The samples.
+    """
+    point, samples = flat.point, sum(len(batch.target) for batch in batches)
+
+    def evaluate(place: Tensor) -> tuple[float, Tensor]:
+        value, gradient = 0.0, torch.zeros(len(point), dtype=torch.float64, device=point.device)
+        for batch in batches:
+            at = (point.double() + scale * place).to(point).requires_grad_()
+            with differentiating(flat):
+                losses = flat.losses(at, batch)
+                (slope,) = torch.autograd.grad(losses.sum(), at)
+            value += float(losses.detach().double().sum())
+            gradient += slope.double()
+        return value / samples, gradient * scale / samples
+
+    return evaluate
