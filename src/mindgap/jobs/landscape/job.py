@@ -205,7 +205,7 @@ def _hessian(flat: FlatLoss, seed: int) -> _Plane:
 
 def _trajectory(recorded: Sequence[Tensor]) -> _Plane:
     found = trajectory_plane(recorded)
-    shares = [f"{share:.1%}" for share in found.explained]
+    shares = [f"{100 * share:.1f} %" for share in found.explained]
     return _Plane(
         found.directions,
         ("first principal direction", "second principal direction"),

@@ -51,7 +51,8 @@ def _around(found: Landscape) -> tuple[str, Tone, str]:
     return (
         "At the bottom of this slice",
         "neutral",
-        f"The model has the lowest loss of the grid, {wording.number(found.center, 3)}.",
+        f"No point of the grid has a clearly lower loss than the model, "
+        f"{wording.number(found.center, 3)} (lowest {wording.number(lowest, 3)}).",
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mindgap.ops.images import png
 
 FINE = 3  # samples per pixel in each direction, which are averaged
-CHARACTER = (6, 1.6)  # columns from one letter to the next, and pixels per dot of a letter
+CHARACTER = (6, 1.1)  # columns from one letter to the next, and pixels per dot of a letter
 # Five columns of seven dots per character from the space to the tilde, lowest bit on top.
 FONT = bytes.fromhex(
     "000000000000005f00000007000700147f147f14242a7f2a12231308646236495620500008070300001c224100"
@@ -128,7 +128,9 @@ def _text(canvas: Pixels, element: ET.Element, style: dict[str, str]) -> None:
     words, (step, dot) = element.text or "", CHARACTER
     ways = {"middle": 0.5, "end": 1.0}
     shift = ways.get(element.attrib.get("text-anchor", ""), 0.0) * len(words) * step * dot
-    left, base = float(element.attrib["x"]) - shift, float(element.attrib["y"])
+    room = canvas.shape[1] / FINE - len(words) * step * dot
+    left = max(min(float(element.attrib["x"]) - shift, room), 0.0)  # words stay in the image
+    base = float(element.attrib["y"])
     for place, letter in enumerate(words.replace("−", "-")):
         index = ord(letter) - 32 if 32 <= ord(letter) < 127 else ord("?") - 32
         for column, bits in enumerate(FONT[5 * index : 5 * index + 5]):
