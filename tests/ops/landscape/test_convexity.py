@@ -41,6 +41,8 @@ def test_convex_surfaces_are_their_own_envelope() -> None:
     assert share_above_envelope(axis, axis, bowl) == 0
     assert torch.allclose(convex_envelope(axis, axis, bowl), bowl, atol=1e-9)
     assert share_above_envelope(axis, axis, torch.zeros(9, 9)) == 0
+    bowl[4, 4] += 1  # one point above all others that it lies between
+    assert share_above_envelope(axis, axis, bowl) == pytest.approx(1 / 81)
 
 
 def test_curvature_of_quadratics_is_exact() -> None:

@@ -41,8 +41,8 @@ NOTES = (
     "'Not convex' is the share of the grid's inner points where the plane's curvature is negative "
     f"and at least {RATIO:g} of the largest in size. Negative curvature in the plane proves that the "
     "whole loss is not convex there; its absence proves nothing.",
-    "'Above envelope' is the share of points more than 1 % of the range above the largest convex "
-    "function below the surface.",
+    "'Above envelope' is the share of all points whose loss is more than a tenth above the largest "
+    "convex function below the surface.",
     "Directions are random and filter-normalized; batch normalization keeps its running statistics, "
     "and its gains, shifts and all biases do not move. Intervals cover initial weights, batches and "
     "directions.",
@@ -121,7 +121,6 @@ class SkipConnectionsLandscape(Study):
         return {
             "losses": [[round(value, 5) for value in row] for row in losses.tolist()],
             "not_convex": float((ratios > RATIO).double().mean()),
-            "above": share_above_envelope(axis, axis, losses),
         }
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
@@ -190,8 +189,9 @@ def network(depth: int, width: int, skips: bool) -> nn.Module:
 def _row(depth: int, skips: bool, found: Mapping[int, Record]) -> tuple[object, ...]:
     means = {
         name: float(np.mean([record[name] for record in found.values()]))
-        for name in ("train_loss", "test_error", "not_convex", "above")
+        for name in ("train_loss", "test_error", "not_convex")
     }
+    above = float(np.mean([_above(record["losses"]) for record in found.values()]))
     spread = mean_interval([record["not_convex"] for record in found.values()])
     highest = float(np.median([np.max(record["losses"]) for record in found.values()]))
     return (
@@ -202,9 +202,15 @@ def _row(depth: int, skips: bool, found: Mapping[int, Record]) -> tuple[object, 
         means["not_convex"],
         spread.low,
         spread.high,
-        means["above"],
+        above,
         highest,
     )
+
+
+def _above(losses: Sequence[Sequence[float]]) -> float:
+    heights = torch.tensor(losses, dtype=torch.float64)
+    axis = torch.arange(len(heights), dtype=torch.float64)
+    return share_above_envelope(axis, axis, heights)
 
 
 def _compared(groups: Mapping[tuple[int, bool], Mapping[int, Record]]) -> list[str]:
