@@ -31,7 +31,6 @@ RATE = 0.05
 STARTS = (1e-1, 1e-3, 1e-6, 1e-9, 0.0)
 NOISE = 0.01
 STEPS = 2_000
-DESCENT = 2_000  # steps of Adam before a search, at most
 Rule = Callable[[Sequence[Tensor]], torch.optim.Optimizer]
 OPTIMIZERS: dict[str, Rule] = {
     "SGD": lambda weights: torch.optim.SGD(weights, lr=RATE),
@@ -44,7 +43,7 @@ NOTES = (
     f"{RATE:g}; '—' means none of {STEPS:,} did. Noise has standard deviation {NOISE:g} in every "
     "gradient; its row is the mean over seeds. From v₀ = 0 only noise leaves the saddle.",
     "Critical points: Levenberg–Marquardt steps minimize ‖∇L‖² of a small tanh network, from random "
-    f"weights after 0 to {DESCENT:,} steps of Adam (Dauphin et al., 2014, use Newton steps). A point "
+    "weights after a random number of steps of Adam (Dauphin et al., 2014, use Newton steps). A point "
     "counts if ‖∇L‖ < 1e-7. The index is the share of negative eigenvalues of the Hessian. "
     "Published: it grows with the loss.",
     "Final losses: perceptrons with one hidden layer on the 8×8 digits, from different seeds. The "
@@ -73,6 +72,7 @@ class Saddles(Study):
 
     seeds: int = option(10, help="data sets whose critical points are searched", low=2)
     starts: int = option(200, help="random weights to search from, per data set", low=4)
+    descent: int = option(2_000, help="largest number of steps of Adam before a search", low=0)
     iterations: int = option(400, help="steps of each search", low=1)
     members: int = option(40, help="networks per width whose final losses are compared", low=2)
     epochs: int = option(100, help="passes over the digits", low=1)
@@ -90,7 +90,7 @@ class Saddles(Study):
         if trial["part"] == "escape":
             return _escape(trial["optimizer"], self.members)
         if trial["part"] == "index":
-            return critical_points(trial.seed, self.starts, self.iterations)
+            return critical_points(trial.seed, self.starts, self.descent, self.iterations)
         return self._spread(trial["width"])
 
     def _spread(self, width: int) -> dict[str, Any]:
@@ -121,7 +121,9 @@ class Saddles(Study):
 
     def tiny(self) -> Self:
         """Few starts, steps, members and widths."""
-        return self.replace(seeds=2, starts=8, iterations=60, members=2, epochs=2, widths=(2, 4))
+        return self.replace(
+            seeds=2, starts=8, descent=20, iterations=60, members=2, epochs=2, widths=(2, 4)
+        )
 
 
 def _escape(name: str, seeds: int) -> dict[str, Any]:
@@ -164,18 +166,19 @@ def steps_to_escape(
     return steps
 
 
-def critical_points(seed: int, starts: int, iterations: int) -> dict[str, Any]:
+def critical_points(seed: int, starts: int, descent: int, iterations: int) -> dict[str, Any]:
     """Search critical points of a small network, and find the loss and index of each.
 
     Args:
         seed: Seed of data and initial weights.
         starts: Number of searches.
-        iterations: Steps of each.
+        descent: Largest number of steps of Adam before a search.
+        iterations: Steps of each search.
     """
     loss = _small_loss(seed)
     source = torch.Generator().manual_seed(seed + 1)
     drawn = torch.randn(starts, WEIGHTS, generator=source, dtype=torch.float64)
-    steps = (DESCENT * torch.rand(starts, generator=source) ** 3).long()
+    steps = (descent * torch.rand(starts, generator=source) ** 3).long()
     points = _searched(loss, _descended(loss, drawn, steps), iterations)
     slopes, matrices = _derivatives(loss, points)
     kept = (slopes.norm(dim=1) < 1e-7) & (points.abs().amax(1) < 1e3)
@@ -222,7 +225,7 @@ def _small_loss(seed: int) -> Callable[[Tensor], Tensor]:
 
 def _derivatives(loss: Callable[[Tensor], Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
     slopes = torch.vmap(torch.func.grad(loss))(points)
-    matrices = torch.vmap(torch.func.hessian(loss))(points)
+    matrices = torch.vmap(torch.func.jacrev(torch.func.grad(loss)))(points)
     return slopes, matrices
 
 
