@@ -92,7 +92,7 @@ def unit(directions: Tensor) -> Tensor:
 
 
 @dataclasses.dataclass(frozen=True)
-class Trajectory:
+class _Trajectory:
     """Recorded weights in the plane that holds most of their movement.
 
     Args:
@@ -108,7 +108,7 @@ class Trajectory:
 
 
 @implements("E3", cites=("li2018visualizing",))
-def trajectory_plane(recorded: Sequence[Tensor] | Tensor) -> Trajectory:
+def trajectory_plane(recorded: Sequence[Tensor] | Tensor) -> _Trajectory:
     """Find the plane through the last weights that holds most of a training run (PCA).
 
     As Li et al. (2018) do, the principal components are those of the differences to the last
@@ -141,4 +141,4 @@ def trajectory_plane(recorded: Sequence[Tensor] | Tensor) -> Trajectory:
     directions = (vectors[:, -2:].flip(1).T @ moved) / top.sqrt()[:, None]
     shares = (top / values.clamp_min(0).sum()).tolist()
     like = torch.stack(list(recorded)[-1:])
-    return Trajectory(directions.to(like), (moved @ directions.T).to(like), (shares[0], shares[1]))
+    return _Trajectory(directions.to(like), (moved @ directions.T).to(like), (shares[0], shares[1]))

@@ -74,7 +74,7 @@ def has_batch_norm(model: nn.Module) -> bool:
     return bool(_tracking(model))
 
 
-def renewed_statistics(model: nn.Module, batches: Any) -> None:
+def _renew_statistics(model: nn.Module, batches: Any) -> None:
     """Replace running statistics by their average over batches; other layers stay in their mode.
 
     Args:
@@ -82,7 +82,7 @@ def renewed_statistics(model: nn.Module, batches: Any) -> None:
         batches: The inputs of the model, one tuple or dict per batch.
 
     >>> layer = nn.BatchNorm1d(1).eval()
-    >>> renewed_statistics(layer, [(torch.tensor([[1.0], [3.0]]),)])
+    >>> _renew_statistics(layer, [(torch.tensor([[1.0], [3.0]]),)])
     >>> layer.running_mean, layer.running_var, layer.training
     (tensor([2.]), tensor([2.]), False)
     """
@@ -163,7 +163,7 @@ def _recomputed(
     with Progress(len(coordinates), unit="point", title="landscape", shown=progress) as bar:
         for place, point in enumerate(coordinates):
             moving.move(point)
-            renewed_statistics(moving.model, (batch.inputs for batch in flat.batches()))
+            _renew_statistics(moving.model, (batch.inputs for batch in flat.batches()))
             for batch in flat.batches():
                 output = call(moving.model, batch.inputs, center)
                 total[place] += _sum(flat, output, batch.target)
