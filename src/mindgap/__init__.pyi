@@ -25,6 +25,7 @@ from mindgap.jobs.explain import explain as explain
 from mindgap.jobs.head.choose import choose_head as choose_head
 from mindgap.jobs.head.choose import retrain_head as retrain_head
 from mindgap.jobs.improve.job import improve as improve
+from mindgap.jobs.landscape.job import landscape as landscape
 from mindgap.jobs.sample.job import sample as sample
 from mindgap.jobs.weigh.job import weigh as weigh
 from mindgap.ops.variance.estimator import VarianceWeights as VarianceWeights

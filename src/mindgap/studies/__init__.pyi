@@ -14,6 +14,9 @@ from mindgap.studies.diagnoses.planted import PlantedProblems as PlantedProblems
 from mindgap.studies.improve.coverage import IntervalCoverage as IntervalCoverage
 from mindgap.studies.improve.real import DoesImproveHelp as DoesImproveHelp
 from mindgap.studies.improve.simulated import SimulatedRaces as SimulatedRaces
+from mindgap.studies.landscapes.saddles import Saddles as Saddles
+from mindgap.studies.landscapes.skip_connections import SkipConnectionsLandscape as SkipConnectionsLandscape
+from mindgap.studies.landscapes.two_parameters import TwoParameterSurface as TwoParameterSurface
 from mindgap.studies.pacgen.figure1 import PacgenFigure1 as PacgenFigure1
 from mindgap.studies.pacgen.figure2 import PacgenFigure2 as PacgenFigure2
 from mindgap.studies.pacgen.rescaling import PacgenRescaling as PacgenRescaling

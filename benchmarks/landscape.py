@@ -1,0 +1,146 @@
+"""A 25 × 25 loss surface of LeNet-5 on 2,000 MNIST images, against the loss-landscapes package.
+
+The peer draws its own filter-normalized plane. Its weights at every point are taken from its own
+loop, our grid is placed on them, and the losses must agree (asserted to 1e-4). Both sides use one
+thread. The peer needs an environment of its own beside the same version of torch:
+
+    python -m venv --system-site-packages peers && peers/bin/pip install --no-deps loss-landscapes
+    python benchmarks/landscape.py --peers peers/lib/python3.11/site-packages --json landscape.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import resource
+import sys
+from typing import Any
+
+import numpy as np
+import timing
+import torch
+from torch import Tensor, nn
+
+from mindgap import Recipe, Subject, fit
+from mindgap.data import mnist
+from mindgap.nets import LeNet5
+from mindgap.ops.curvature.flat_loss import FlatLoss
+from mindgap.ops.landscape.directions import random_directions
+from mindgap.ops.landscape.points import losses_at, surface
+
+POINTS, SAMPLES, TOLERANCE = 25, 2_000, 1e-4
+
+
+def trained(samples: int) -> Subject:
+    data = mnist(samples, 10)
+    recipe = Recipe(model=LeNet5, train=data.train, epochs=5, batch_size=64)
+    return fit(recipe, seed=0, evaluate_every=0).subject()
+
+
+def flat_of(parameters: Any) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in parameters])
+
+
+def by_peer(subject: Subject) -> tuple[np.ndarray, list[Tensor]]:
+    """Their losses, and the weights at their corners, kept by a metric that looks once in a while."""
+    import loss_landscapes
+    from loss_landscapes.metrics import Loss
+
+    inputs, targets = subject.train.inputs[0], subject.train.target
+    corners: list[Tensor] = []
+
+    class Watched(Loss):
+        """Their metric; it copies the weights at three corners, which costs nothing."""
+
+        calls = 0
+
+        def __call__(self, model: Any) -> float:
+            if self.calls in (0, POINTS - 1, POINTS * POINTS - 1):
+                corners.append(flat_of(model.modules[0].parameters()).clone())
+            self.calls += 1
+            return super().__call__(model)
+
+    metric = Watched(nn.CrossEntropyLoss(), inputs, targets)
+    model = copy.deepcopy(subject.model).eval()
+    found = loss_landscapes.random_plane(
+        model, metric, distance=1, steps=POINTS, normalization="filter", deepcopy_model=True
+    )
+    return found, corners
+
+
+def by_hand(subject: Subject, directions: Tensor, axis: Tensor, rows: Tensor) -> Tensor:
+    """The loop that a user would write: set the weights, pass all images, take the mean loss."""
+    model, center = copy.deepcopy(subject.model).eval(), flat_of(subject.model.parameters())
+    inputs, targets = subject.train.inputs[0], subject.train.target
+    found = torch.empty(len(rows), len(axis), dtype=torch.float64)
+    with torch.no_grad():
+        for row, y in enumerate(rows.tolist()):
+            for column, x in enumerate(axis.tolist()):
+                point = center + x * directions[0] + y * directions[1]
+                nn.utils.vector_to_parameters(point, model.parameters())
+                found[row, column] = nn.functional.cross_entropy(model(inputs), targets)
+    return found
+
+
+def on_their_plane(subject: Subject, corners: list[Tensor]) -> np.ndarray:
+    """Our losses at their points: a grid through their first point, with their two steps.
+
+    They walk the first column down and the last one up or down, as its number is odd or even.
+    """
+    first, end_of_column, last = corners
+    down = (end_of_column - first) / (POINTS - 1)
+    corner = last if POINTS % 2 == 0 else last - (end_of_column - first)
+    across = (corner - first) / (POINTS - 1)
+    steps = torch.arange(POINTS, dtype=torch.float64)
+    rows, columns = torch.meshgrid(steps, steps, indexing="ij")
+    places = torch.stack([columns.flatten(), rows.flatten()], 1)
+    directions = torch.stack([down, across])
+    losses = losses_at(FlatLoss(subject), directions, places, center=first)
+    return losses.view(POINTS, POINTS).numpy()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", help="write the figures to this file")
+    parser.add_argument("--peers", help="folder of packages that holds loss-landscapes")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="images (2000)")
+    arguments = parser.parse_args()
+    if arguments.peers:
+        sys.path.append(arguments.peers)
+    torch.set_num_threads(1)
+    subject = trained(arguments.samples)
+    flat, axis = FlatLoss(subject), torch.linspace(-1, 1, POINTS, dtype=torch.float64)
+    directions, rows = random_directions(flat.named), []
+    with timing.alone():
+        losses_at(flat, directions, torch.zeros(2, 2))
+        ours, *own = timing.timed(lambda: surface(flat, directions, axis, axis))
+        try:
+            (theirs, corners), *peer = timing.timed(lambda: by_peer(subject))
+        except ImportError:
+            print("loss-landscapes is missing: pass --peers to compare with it.")
+        else:
+            off = float(np.abs(on_their_plane(subject, corners) - theirs).max() / theirs.max())
+            assert off < TOLERANCE, f"the losses differ by {off:.1e}"
+            note = f"Losses agree to {off:.0e} of the largest at their points."
+            rows.append(timing.figures("loss-landscapes", peer, own, wanted=2, note=note))
+        some = torch.arange(0, POINTS, 5)
+        loop, *hand = timing.timed(lambda: by_hand(subject, directions, axis, axis[some]))
+        off = float((ours[some] - loop).abs().max() / loop.max())
+        assert off < TOLERANCE, f"the losses differ by {off:.1e}"
+        note = f"Losses agree to {off:.0e} of the largest."
+        scale = POINTS / len(some)
+        rows.append(
+            timing.figures("a loop over the points", hand, own, wanted=2, scale=scale, note=note)
+        )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    for row in rows:
+        row |= {"points": POINTS**2, "samples": arguments.samples, "peak_gigabytes": peak}
+        timing.show(row)
+    if arguments.json:
+        timing.write(arguments.json, rows)
+
+
+if __name__ == "__main__":
+    main()
