@@ -4,7 +4,8 @@ import math
 
 from mindgap.core import Estimate, Histogram, Measure, Subject, Undefined, option
 from mindgap.measures.margins.margin import at
-from mindgap.measures.norms.spectral_complexity import SpectralComplexity, input_norms
+from mindgap.measures.norms.spectral_complexity import SpectralComplexity
+from mindgap.ops.norms.network import input_norms
 
 
 class NormalizedMargin(Measure):

@@ -6,7 +6,14 @@ from typing import Literal
 from mindgap.core import Estimate, Subject, option
 from mindgap.measures.norms.by_layer import ByLayer, log_of, over_margin, positive_margin
 from mindgap.ops.norms.layer_norms import layer_norm
-from mindgap.ops.norms.network import changes_of, converged, frobenius, network_of, spectral_norms
+from mindgap.ops.norms.network import (
+    changes_of,
+    converged,
+    frobenius,
+    input_norms,
+    network_of,
+    spectral_norms,
+)
 from mindgap.ops.norms.singular import Singular
 from mindgap.ops.norms.weighted import WeightedLayer
 
@@ -97,21 +104,6 @@ class SpectralComplexity(ByLayer):
             + math.log(depth)
             + math.log(width * math.log(max(depth * width, 2))) / 2
         )
-
-
-def input_norms(subject: Subject) -> tuple[float, float]:
-    """Return the Euclidean norm of all training inputs together, and of the largest."""
-
-    def make() -> tuple[float, float]:
-        total, largest = 0.0, 0.0
-        for batch in subject.batches("train"):
-            values = batch.inputs.values() if isinstance(batch.inputs, dict) else batch.inputs
-            squares = sum(value.double().flatten(1).square().sum(1) for value in values)
-            total += float(squares.sum())  # type: ignore[union-attr]
-            largest = max(largest, float(squares.max()))  # type: ignore[union-attr]
-        return math.sqrt(total), math.sqrt(largest)
-
-    return subject.cached("norms: inputs", make)
 
 
 def slopes(subject: Subject) -> float:

@@ -54,7 +54,7 @@ def folded(model: nn.Module, inputs: Tensor | Inputs) -> Folded:
     >>> folded(net, torch.randn(4, 2)).into
     {'1': '0'}
     """
-    given = mapped(as_inputs(inputs), lambda value: _double(value.detach().cpu()))
+    given = mapped(as_inputs(inputs), as_double)
     original = copy.deepcopy(model).cpu().double().eval()
     calls, before = watched(original, given)
     pairs = _pairs(calls)
@@ -73,7 +73,9 @@ def folded(model: nn.Module, inputs: Tensor | Inputs) -> Folded:
     )
 
 
-def _double(value: Tensor) -> Tensor:
+def as_double(value: Tensor) -> Tensor:
+    """Bring real numbers to the CPU in double precision; others keep their type."""
+    value = value.detach().cpu()
     return value.double() if value.is_floating_point() else value
 
 

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, Inputs, Subject, Undefined, mapped
-from mindgap.ops.norms.folding import LAYERS, folded
+from mindgap.core import InputError, Inputs, Subject, Undefined, mapped, values
+from mindgap.ops.norms.folding import LAYERS, as_double, folded
 from mindgap.ops.norms.singular import TOLERANCE, Singular
 from mindgap.ops.norms.watch import Call, as_inputs, watched
 from mindgap.ops.norms.weighted import WeightedLayer, weighted_layer
@@ -20,13 +20,16 @@ class Network:
 
     Args:
         layers: Dense layers and convolutions, with batch normalization folded.
-        calls: The calls of all layers of the folded network, for one sample.
+        calls: The calls of all layers of the folded network.
+        chain: Whether each layer gets exactly what the one before it returned, and nothing else
+            happens between them.
         skipped: Modules with weights that are no such layers, and why they do not count.
         approximated: Layers for which a norm is approximated, and how.
     """
 
     layers: tuple[WeightedLayer, ...]
     calls: tuple[Call, ...]
+    chain: bool
     skipped: dict[str, str]
     approximated: dict[str, str]
 
@@ -67,9 +70,9 @@ def _read(subject: Subject, which: str) -> Network:
 
 
 def read_network(model: nn.Module, inputs: Tensor | Inputs) -> Network:
-    """Read the weighted layers of a model without batch normalization, for one sample."""
-    one = mapped(as_inputs(inputs), lambda value: value[:1].detach().cpu())
-    calls, _ = watched(model, mapped(one, lambda v: v.double() if v.is_floating_point() else v))
+    """Read the weighted layers of a model without batch normalization, in double precision."""
+    given = mapped(as_inputs(inputs), as_double)
+    calls, output = watched(model, given)
     layers = tuple(
         weighted_layer(seen.name, seen.module, seen.shape, seen.out)
         for seen in calls
@@ -88,7 +91,20 @@ def read_network(model: nn.Module, inputs: Tensor | Inputs) -> Network:
         for layer in layers
         if getattr(layer.module, "padding_mode", "zeros") != "zeros"
     }
-    return Network(layers, tuple(calls), skipped, approximated)
+    return Network(layers, tuple(calls), _is_chain(given, calls, output), skipped, approximated)
+
+
+def _is_chain(inputs: Inputs, calls: list[Call], output: Tensor) -> bool:
+    """Compare what every layer gets with what the one before it returned."""
+    before = [*values(inputs), *(seen.left for seen in calls)]
+    after = [*(seen.entered for seen in calls), output]
+    return len(before) == len(after) and all(map(_same, before, after))
+
+
+def _same(one: Tensor | None, other: Tensor | None) -> bool:
+    if one is None or other is None or one.numel() != other.numel():
+        return False
+    return torch.equal(one.flatten(), other.flatten())
 
 
 def changes_of(subject: Subject) -> tuple[WeightedLayer, ...]:
@@ -141,3 +157,18 @@ def frobenius(layer: WeightedLayer, convention: str) -> float:
     True
     """
     return math.sqrt(float(layer.row_squares(convention).sum()))
+
+
+def input_norms(subject: Subject) -> tuple[float, float]:
+    """Return the Euclidean norm of all training inputs together, and of the largest."""
+
+    def make() -> tuple[float, float]:
+        total, largest = 0.0, 0.0
+        for batch in subject.batches("train"):
+            values = batch.inputs.values() if isinstance(batch.inputs, dict) else batch.inputs
+            squares = sum(value.double().flatten(1).square().sum(1) for value in values)
+            total += float(squares.sum())  # type: ignore[union-attr]
+            largest = max(largest, float(squares.max()))  # type: ignore[union-attr]
+        return math.sqrt(total), math.sqrt(largest)
+
+    return subject.cached("norms: inputs", make)
