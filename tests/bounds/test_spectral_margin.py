@@ -96,15 +96,17 @@ def test_norms_are_rounded_up_and_pay_for_it() -> None:
 
 
 def test_it_is_not_vacuous_for_a_linear_model_with_many_samples() -> None:
-    n = 4_000_000
-    y = torch.arange(n) % 2
-    x = torch.nn.functional.one_hot(y, 2).float()
+    """The identity on unit vectors: margins of one, two rows of norm one."""
+    x, y = torch.eye(2).repeat(50, 1), torch.arange(2).repeat(50)
     model = nn.Linear(2, 2, bias=False)
     model.weight.data.copy_(torch.eye(2))
-    result = SpectralMargin()(Subject(model, "cross_entropy", (x, y), batch_size=2**18))
-    assert result.valid
-    assert not result.vacuous
-    assert float(result) < 0.5
+    few = SpectralMargin()(Subject(model, "cross_entropy", (x, y)))
+    assert few.vacuous
+    assert few.terms["radius"] == pytest.approx(2 * math.sqrt(100 * math.log(8)), rel=1e-6)
+    many = 4_000_000
+    radius = 2 * math.sqrt(many * math.log(8))
+    numbers = {"radius": radius, "margin": 1.0, "samples": many, "share": 1e-6}
+    assert float(SpectralMargin().evaluate(empirical=0.0, **numbers)) < 0.5
 
 
 def images(model: nn.Module, *shape: int) -> Subject:
