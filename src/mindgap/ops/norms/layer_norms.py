@@ -72,10 +72,13 @@ def layer_norms(model: nn.Module, inputs: Tensor | Inputs) -> list[LayerNorm]:
     return [layer_norm(seen) for seen in calls]
 
 
+def has_rule(module: nn.Module) -> bool:
+    """Tell whether the constant of a kind of layer is known, or known not to exist."""
+    return any(isinstance(module, kinds) for kinds, _ in _RULES)
+
+
 def layer_norm(seen: Call) -> LayerNorm:
     """Compute the constant of one call of a layer."""
-    if isinstance(seen.module, (nn.Linear, *CONVOLUTIONS, *TRANSPOSED)):
-        return _weighted(seen)
     for kinds, rule in _RULES:
         if isinstance(seen.module, kinds):
             return rule(seen)
@@ -256,12 +259,13 @@ SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
     nn.Softplus: lambda _: 1.0,
     nn.LogSigmoid: lambda _: 1.0,
     nn.Sigmoid: lambda _: 0.25,
-    nn.GELU: lambda module: _steepest(module),
+    nn.GELU: lambda module: _steepest(module.forward),
     nn.SiLU: lambda module: _steepest(functional.silu),  # noqa: ARG005
     nn.Mish: lambda module: _steepest(functional.mish),  # noqa: ARG005
     nn.Softmax: lambda _: 0.5,
 }
 _RULES: list[tuple[tuple[type[nn.Module], ...], Callable[[Call], LayerNorm]]] = [
+    ((nn.Linear, *CONVOLUTIONS, *TRANSPOSED), _weighted),
     (tuple(SLOPES), _activation),
     ((nn.Identity, nn.Flatten, nn.Unflatten, nn.modules.dropout._DropoutNd), _shape),
     ((nn.modules.instancenorm._InstanceNorm, nn.GroupNorm), _group_norm),
