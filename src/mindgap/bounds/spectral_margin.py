@@ -44,8 +44,9 @@ class SpectralMargin(MarginBound):
     \rVert_{2,1}}{\lVert A_l \rVert_2} \sqrt{\ln(2 d_l m_l)}$
 
     Reading: The theorem of Bartlett, Foster and Telgarsky with explicit constants. For networks it
-    is vacuous by orders of magnitude. To compare models, take the measure spectral-complexity.
-    ``lipschitz`` is the product of the norms, ``radius`` is R_A.
+    is vacuous, because ``radius``, which is R_A, is far above γn. The best margin then is one that no
+    sample reaches. To compare models, take the measure spectral-complexity. ``lipschitz`` is the
+    product of the norms.
 
     Assumes: Independent training samples, and a chain of dense layers, convolutions, activations
     and pooling that was chosen without them; no residual sums. Norms are upper bounds at the real

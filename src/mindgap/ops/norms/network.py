@@ -66,10 +66,10 @@ def _read(subject: Subject, which: str) -> Network:
         plain = folded(model, inputs).model
     except InputError as error:
         raise Undefined(str(error)) from error
-    return read_network(plain, inputs)
+    return _read_network(plain, inputs)
 
 
-def read_network(model: nn.Module, inputs: Tensor | Inputs) -> Network:
+def _read_network(model: nn.Module, inputs: Tensor | Inputs) -> Network:
     """Read the weighted layers of a model without batch normalization, in double precision."""
     given = mapped(as_inputs(inputs), as_double)
     calls, output = watched(model, given)
