@@ -19,8 +19,9 @@ from mindgap.measures import (
     SharpnessComplexity,
     SharpnessFlatness,
 )
-from mindgap.measures.sharpness.noise_measure import gaussian_divergence, published_magnitude
-from mindgap.ops.pac_bayes.noise_search import Search
+from mindgap.measures.sharpness.noise_measure import gaussian_divergence
+from mindgap.measures.sharpness.noise_search import Search
+from mindgap.measures.sharpness.pac_bayes_complexity import published_magnitude
 
 
 def identity_classifier(size: float = 1.0) -> Subject:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from mindgap.ops.norms.layer_norms import layer_norms
-from mindgap.ops.norms.singular import largest_singular_value
+from mindgap.ops.norms.singular import of_map
 from mindgap.ops.norms.weighted import weighted_layer
 
 
@@ -108,7 +108,7 @@ def test_lanczos_reaches_the_norm_of_a_large_map_from_below() -> None:
     layer = nn.Conv2d(4, 8, 3, padding=1).double()
     own = weighted_layer("", layer, (4, 12, 12), (8, 12, 12))
     true = norm(layer, (4, 12, 12))
-    few = largest_singular_value(own, own.shape, steps=5)
+    few = of_map(own, own.shape, steps=5)
     found = own.norm()
     assert not found.whole
     assert few.value < true * (1 - 1e-4)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from mindgap.core import Estimate, Measure, Subject, Undefined, option
+from mindgap.measures.sharpness.noise_search import RANGE, NoiseSearch, Search
 from mindgap.ops.curvature.flat_loss import FlatLoss
-from mindgap.ops.pac_bayes.noise_search import EPSILON, RANGE, NoiseSearch, Search
 
 Origin = Literal["zero", "initial"]
 
@@ -124,24 +124,3 @@ def gaussian_divergence(shift: Tensor, sizes: Tensor) -> float:
     squares = sizes.double().square()
     best = (squares.sum() + shift.double().square().sum()) / len(shift)
     return 0.5 * float((best / squares).log().sum())
-
-
-def published_magnitude(
-    place: Tensor, center: Tensor, start: Tensor, scale: float, epsilon: float = EPSILON
-) -> float:
-    """Compute the magnitude-aware expression as it was published and coded.
-
-    Its denominator holds the distance from initialization whatever the origin, so that for the
-    origin zero it is smaller than any divergence of the kind.
-
-    Args:
-        place: The weights.
-        center: The center of the prior.
-        start: The weights from before training.
-        scale: σ'.
-        epsilon: ε.
-    """
-    distance = float((place - center).square().sum()) / len(place)
-    above = epsilon**2 + (scale**2 + 1) * distance
-    below = epsilon**2 + scale**2 * (place - start).square()
-    return 0.25 * float((above / below).log().sum())

@@ -1,12 +1,10 @@
 """The PAC-Bayes measures of Jiang et al."""
 
+from torch import Tensor
+
 from mindgap.core import Estimate, Subject, option
-from mindgap.measures.sharpness.noise_measure import (
-    ComplexityMeasure,
-    published_magnitude,
-    weights_and_center,
-)
-from mindgap.ops.pac_bayes.noise_search import NoiseSearch
+from mindgap.measures.sharpness.noise_measure import ComplexityMeasure, weights_and_center
+from mindgap.measures.sharpness.noise_search import EPSILON, NoiseSearch
 
 
 class PacBayesComplexity(ComplexityMeasure):
@@ -57,3 +55,24 @@ class PacBayesComplexity(ComplexityMeasure):
             return float((place - center).square().sum()) / (4 * search.scale**2)
         start = weights_and_center(subject, "initial")[1]
         return published_magnitude(place, center, start, search.scale)
+
+
+def published_magnitude(
+    place: Tensor, center: Tensor, start: Tensor, scale: float, epsilon: float = EPSILON
+) -> float:
+    """Compute the magnitude-aware expression as it was published and coded.
+
+    Its denominator holds the distance from initialization whatever the origin, so that for the
+    origin zero it is smaller than any divergence of the kind.
+
+    Args:
+        place: The weights.
+        center: The center of the prior.
+        start: The weights from before training.
+        scale: σ'.
+        epsilon: ε.
+    """
+    distance = float((place - center).square().sum()) / len(place)
+    above = epsilon**2 + (scale**2 + 1) * distance
+    below = epsilon**2 + scale**2 * (place - start).square()
+    return 0.25 * float((above / below).log().sum())

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mindgap.core import Inputs, implements
-from mindgap.ops.norms.fourier import MARGIN
-from mindgap.ops.norms.singular import TOLERANCE, Singular, largest_singular_value, of_matrix
+from mindgap.ops.norms.singular import MARGIN, TOLERANCE, Singular, of_map, of_matrix
 from mindgap.ops.norms.watch import WHOLE, Call, watched
 from mindgap.ops.norms.weighted import CONVOLUTIONS, TRANSPOSED, dense_bound, weighted_layer
 
@@ -199,7 +198,7 @@ def _linear_pool(seen: Call) -> LayerNorm:
     """Averages work channel by channel: one channel has the norm of all."""
     shape = (1, *seen.shape[1:])
     pool = _module(seen)
-    found = largest_singular_value(pool.forward, shape)
+    found = of_map(pool.forward, shape)
     return _iterated(seen.name, "average-pool", found, lambda: _schur(pool.forward, shape))
 
 

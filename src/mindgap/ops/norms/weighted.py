@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mindgap.ops.norms.fourier import MARGIN, convolution_bound
-from mindgap.ops.norms.singular import WHOLE, Singular, largest_singular_value, of_matrix
+from mindgap.ops.norms.singular import MARGIN, WHOLE, Singular, convolution_bound, of_map, of_matrix
 
 Kind = Literal["dense", "convolution", "transposed convolution"]
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -62,7 +61,7 @@ class WeightedLayer:
         """Compute the spectral norm, of the whole map or of the kernel as a matrix."""
         if self.kind == "dense" or convention == "kernel":
             return of_matrix(self.matrix)
-        return largest_singular_value(self, self.shape)
+        return of_map(self, self.shape)
 
     def upper(self) -> float:
         """Bound the norm of the whole map from above."""
