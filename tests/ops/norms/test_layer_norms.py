@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from mindgap.ops.norms.layer_norms import layer_norms
-from mindgap.ops.norms.singular import of_map
+from mindgap.ops.norms.singular import convolution_bound, of_map
 from mindgap.ops.norms.weighted import weighted_layer
 
 
@@ -58,6 +58,18 @@ def test_convolutions_of_all_geometries(case: tuple[nn.Conv2d, tuple[int, ...]])
     assert true <= own.upper() <= 6 * true
     if layer.padding_mode == "zeros":
         assert torch.allclose(own.row_squares(), whole.square().sum(1))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_grid_as_small_as_the_input_would_miss_the_norm(size: int) -> None:
+    """The kernel of differences has no weight at frequency zero, the only one of a single point."""
+    layer = nn.Conv1d(1, 1, 3, padding=2, bias=False).double()
+    layer.weight.data.copy_(torch.tensor([[[1.0, -2.0, 1.0]]]))
+    true = norm(layer, (1, size))
+    own = weighted_layer("", layer, (1, size), (1, size + 2))
+    circular = convolution_bound(own.weight, (size,), (1,), (1,), circular=True)
+    assert own.upper() >= true
+    assert circular < true or size == 2  # two points hold the frequency of the largest weight
 
 
 @pytest.mark.parametrize("stride", [1, 2])
