@@ -121,6 +121,15 @@ def deep_classes(dtype: torch.dtype) -> Subject:
     )
 
 
+def fitted_classes(dtype: torch.dtype) -> Subject:
+    """Every training sample has the label that the model gives it, so that all margins are positive."""
+    x, t = inputs(dtype, seed=4), inputs(dtype, seed=5)
+    model, initial = trained(seeded(lambda: MLP(widths=(4, 6, 3), activation="relu")), dtype)
+    with torch.no_grad():
+        train, test = model(x).argmax(1), model(t).argmax(1)
+    return Subject(model, "cross_entropy", (x, train), (t, test), initial=initial)
+
+
 def mlp_regression(dtype: torch.dtype) -> Subject:
     x, t = inputs(dtype), inputs(dtype, seed=1)
     model, initial = trained(seeded(lambda: MLP(widths=(4, 6, 1), activation="relu")), dtype)
@@ -184,6 +193,7 @@ CASES: dict[str, Case] = {
     for case in (
         mlp_classes,
         deep_classes,
+        fitted_classes,
         mlp_regression,
         one_input,
         many_outputs,
@@ -196,6 +206,7 @@ CASES: dict[str, Case] = {
 LAYERED = (
     "mlp_classes",
     "deep_classes",
+    "fitted_classes",
     "mlp_regression",
     "one_input",
     "multilabel",

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 
+import layer_matrices
 import numpy as np
 import torch
 from scipy import optimize, special, stats
@@ -79,6 +80,11 @@ def margin(subject: Subject) -> float:
         row[y] - max(np.delete(row, y)) for row, y in zip(logits, targets, strict=True)
     )
     return float(np.quantile(margins, 0.1, method="inverted_cdf"))
+
+
+def output_entropy(subject: Subject) -> float:
+    rows = [special.softmax(row) for row in outputs(subject, "train")]
+    return float(np.mean([stats.entropy(row) for row in rows]))
 
 
 def binomial_tail(subject: Subject) -> float:
@@ -378,6 +384,17 @@ REFERENCES: dict[str, Callable[[Subject], float]] = {
         np.linalg.norm(weights(s) - initial_weights(s))
     ),
     "margin": margin,
+    "inverse-margin": lambda subject: margin(subject) ** -2,
+    "normalized-margin": lambda s: layer_matrices.normalized_margin(s, margin(s)),
+    "output-entropy": output_entropy,
+    "product-of-spectral-norms": lambda s: layer_matrices.product(s, layer_matrices.spectral),
+    "product-of-frobenius-norms": lambda s: layer_matrices.product(s, layer_matrices.frobenius),
+    "sum-of-spectral-norms": lambda s: layer_matrices.balanced_sum(s, layer_matrices.spectral),
+    "sum-of-frobenius-norms": lambda s: layer_matrices.balanced_sum(s, layer_matrices.frobenius),
+    "frobenius-over-spectral": layer_matrices.stable_ranks,
+    "spectral-distance": layer_matrices.spectral_distance,
+    "spectral-complexity": layer_matrices.spectral_complexity,
+    "path-norm": layer_matrices.path_norm,
     "hardest-samples": lambda subject: float(sample_losses(subject, "test").max()),
     "local-label-variance": local_label_variance,
     "train-test-overlap": train_test_overlap,

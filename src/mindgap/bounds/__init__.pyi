@@ -10,6 +10,7 @@ from mindgap.bounds.pac_bayes_kl import PacBayesKl as PacBayesKl
 from mindgap.bounds.pac_bayes_quadratic import PacBayesQuadratic as PacBayesQuadratic
 from mindgap.bounds.rademacher import Rademacher as Rademacher
 from mindgap.bounds.robustness_over_partition import RobustnessOverPartition as RobustnessOverPartition
+from mindgap.bounds.spectral_margin import SpectralMargin as SpectralMargin
 from mindgap.bounds.statistical_error import StatisticalError as StatisticalError
 from mindgap.bounds.validation_set_guarantee import ValidationSetGuarantee as ValidationSetGuarantee
 from mindgap.bounds.vc_dimension import VcDimension as VcDimension

@@ -33,10 +33,12 @@ class Margin(Measure):
     quantile: float = option(0.1, help="share of samples that may lie below", above=0, high=1)
 
     def compute(self, subject: Subject) -> Estimate:
-        """Return the quantile, the median, the share of negative margins, and all margins."""
+        """Return the quantile, the quartiles, the share of negative margins, and all margins."""
         margins = subject.margins("train").double()
         wrong = float((margins <= 0).double().mean())
-        terms = {"median": at(margins, 0.5), "minimum": float(margins.min()), "not_positive": wrong}
+        quartiles = {"first_quartile": at(margins, 0.25), "median": at(margins, 0.5)}
+        terms = {**quartiles, "third_quartile": at(margins, 0.75)}
+        terms |= {"minimum": float(margins.min()), "not_positive": wrong}
         every = {"training data": margins}
         every |= {} if subject.test is None else {"test data": subject.margins("test")}
         chart = Histogram.of(

@@ -1,0 +1,34 @@
+"""The inverse of the margin."""
+
+from mindgap.core import Estimate, Measure, Subject
+from mindgap.measures.norms.by_layer import positive_margin
+
+
+class InverseMargin(Measure):
+    r"""Divide one by the squared tenth percentile of the training margins.
+
+    Formula: $1 / \gamma^2, \quad \gamma = Q_{0.1}\left\{ f(x_i)_{y_i} - \max_{k \neq y_i} f(x_i)_k
+    \right\}$
+
+    Reading: Claimed to be larger where a model generalizes worse. Scaling the last layer changes
+    it, so that it says little on its own. Where the percentile is not positive it is undefined: a
+    negative margin is no small one.
+
+    Assumes: A classification with one logit per class, and training errors below 10 %.
+
+    >>> import torch
+    >>> data = torch.tensor([[3.0, 1.0], [0.0, 5.0]]), torch.tensor([0, 1])
+    >>> float(InverseMargin()(Subject(torch.nn.Identity(), "cross_entropy", data)))
+    0.25
+    """
+
+    method = ("E10",)
+    cites = ("jiang2020fantastic",)
+    direction = "lower"
+    needs = frozenset({"classification"})
+    invariant_to = frozenset({"sample-order", "unit-permutation", "relu-rescaling", "duplication"})
+
+    def compute(self, subject: Subject) -> Estimate:
+        """Return the inverse, and the margin itself."""
+        margin = positive_margin(subject)
+        return Estimate(value=margin**-2, terms={"margin": margin})

@@ -1,0 +1,1 @@
+"""Sharpness: how much noise on the weights a model stands."""
