@@ -11,6 +11,8 @@ from mindgap.measures.basic.training_loss import TrainingLoss as TrainingLoss
 from mindgap.measures.basic.vc_as_published import VcAsPublished as VcAsPublished
 from mindgap.measures.basic.worst_class_error import WorstClassError as WorstClassError
 from mindgap.measures.basic.worst_label_error import WorstLabelError as WorstLabelError
+from mindgap.measures.compression.compression import Compression as Compression
+from mindgap.measures.compression.noise_decay import NoiseDecay as NoiseDecay
 from mindgap.measures.curvature.pacgen import Pacgen as Pacgen
 from mindgap.measures.curvature.pacgen_null import PacgenNull as PacgenNull
 from mindgap.measures.data.data_set_quality import DataSetQuality as DataSetQuality
@@ -18,9 +20,15 @@ from mindgap.measures.data.local_label_variance import LocalLabelVariance as Loc
 from mindgap.measures.data.path_space_limit import PathSpaceLimit as PathSpaceLimit
 from mindgap.measures.data.slope_in_cells import SlopeInCells as SlopeInCells
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap as TrainTestOverlap
+from mindgap.measures.features.augmentation_consistency import AugmentationConsistency as AugmentationConsistency
+from mindgap.measures.features.davies_bouldin import DaviesBouldin as DaviesBouldin
+from mindgap.measures.features.mixup_consistency import MixupConsistency as MixupConsistency
+from mindgap.measures.features.neural_collapse import NeuralCollapse as NeuralCollapse
+from mindgap.measures.features.prediction_depth import PredictionDepth as PredictionDepth
 from mindgap.measures.margins.margin import Margin as Margin
 from mindgap.measures.norms.distance_from_initialization import DistanceFromInitialization as DistanceFromInitialization
 from mindgap.measures.norms.parameter_norm import ParameterNorm as ParameterNorm
+from mindgap.measures.norms.power_law_exponent import PowerLawExponent as PowerLawExponent
 from mindgap.measures.robustness.loss_variation_in_cells import LossVariationInCells as LossVariationInCells
 from mindgap.measures.stability.fitted_signs import FittedSigns as FittedSigns
 from mindgap.measures.stability.leave_one_out_stability import LeaveOneOutStability as LeaveOneOutStability
