@@ -2,6 +2,7 @@
 from mindgap.studies.batch_size.gap import BatchSizeGap as BatchSizeGap
 from mindgap.studies.certificates.certificates import Certificates as Certificates
 from mindgap.studies.certificates.coverage import CertificateCoverage as CertificateCoverage
+from mindgap.studies.compression.noise_by_layer import NoiseByLayer as NoiseByLayer
 from mindgap.studies.darc.by_epoch import DARCByEpoch as DARCByEpoch
 from mindgap.studies.darc.darc1 import DARC1 as DARC1
 from mindgap.studies.darc.good_data import GoodDataSet as GoodDataSet
@@ -14,6 +15,8 @@ from mindgap.studies.diagnoses.planted import PlantedProblems as PlantedProblems
 from mindgap.studies.improve.coverage import IntervalCoverage as IntervalCoverage
 from mindgap.studies.improve.real import DoesImproveHelp as DoesImproveHelp
 from mindgap.studies.improve.simulated import SimulatedRaces as SimulatedRaces
+from mindgap.studies.measures.at_initialization import MeasuresAtInitialization as MeasuresAtInitialization
+from mindgap.studies.measures.under_rescaling import MeasuresUnderRescaling as MeasuresUnderRescaling
 from mindgap.studies.pacgen.figure1 import PacgenFigure1 as PacgenFigure1
 from mindgap.studies.pacgen.figure2 import PacgenFigure2 as PacgenFigure2
 from mindgap.studies.pacgen.rescaling import PacgenRescaling as PacgenRescaling
