@@ -13,7 +13,7 @@ from mindgap.ops.paths.chain import Chain, Weights
 from mindgap.ops.paths.subject import chain_of, inputs_of
 
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of a layer's weights, from which the best is taken
-SIGNS = 2**26  # random signs per layer: below a second
+SIGNS = 2**27  # random signs per layer: below a second
 SCALES = 2 * 32 * math.log(2)  # nats for the scales of weights and biases of a layer
 
 

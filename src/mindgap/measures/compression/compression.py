@@ -14,7 +14,7 @@ from mindgap.ops.evidence.passes import some_places
 from mindgap.ops.paths.subject import inputs_of
 
 SAMPLES, WORK = 1000, 2**33  # samples, and multiplications for their Jacobians: a few seconds
-SIGNS = 2**27  # random signs per layer that one run of Algorithm 1 draws: a second
+SIGNS = 2**29  # random signs per layer that one run of Algorithm 1 draws: a second
 QUANTILES = (0.0, 0.1, 0.5)
 
 

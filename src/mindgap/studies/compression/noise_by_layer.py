@@ -48,11 +48,12 @@ class NoiseByLayer(Study):
     rows say how many parameters the compression theorem would leave, and what Algorithm 1 does when
     half of the parameters are kept.
 
-    Assumes: MLPs trained with Adam to a training error of zero, on MNIST or on the 8×8 digits. The
-    paper has a convolutional network, for which the theorem is another one.
+    Assumes: MLPs trained with Adam to a training error of zero, on MNIST or on the 8×8 digits,
+    without biases, as in the theorem, and with them. The paper's figure is of a convolutional
+    network, for which the theorem is another one.
 
     >>> len(NoiseByLayer(seeds=2).trials())
-    6
+    12
     """
 
     method = ("E11",)
@@ -67,7 +68,8 @@ class NoiseByLayer(Study):
     def trials(self) -> Sequence[Trial]:
         """One network per kind of label and training set."""
         return [
-            Trial(parameters={"labels": state}, seed=seed)
+            Trial(parameters={"labels": state, "biases": biases}, seed=seed)
+            for biases in (False, True)
             for state in STATES
             for seed in range(self.seeds)
         ]
@@ -87,7 +89,7 @@ class NoiseByLayer(Study):
         data = with_random_labels(data, trial.seed) if trial["labels"] == STATES[2] else data
         size = data.train[0][0].numel()
         recipe = Recipe(
-            model=lambda: MLP(widths=(size, *(self.width,) * 4, 10)),
+            model=lambda: MLP(widths=(size, *(self.width,) * 4, 10), bias=trial["biases"]),
             train=data.train,
             test=data.test,
             epochs=self.epochs,
@@ -112,11 +114,14 @@ class NoiseByLayer(Study):
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
         """One row per kind of label and layer, and the verdict on the claim."""
-        by_state = {state: [r for t, r in records if t["labels"] == state] for state in STATES}
+        groups = {(t["labels"], t["biases"]): list[Record]() for t, _ in records}
+        for trial, record in records:
+            groups[trial["labels"], trial["biases"]].append(record)
+        by_state = {f"{state}{_biases(biases)}": own for (state, biases), own in groups.items()}
         layers = len(records[0][1]["decay"])
         rows = [
-            _row(state, layer, [record["decay"][layer][-1] for record in by_state[state]])
-            for state in STATES
+            _row(state, layer, [record["decay"][layer][-1] for record in own])
+            for state, own in by_state.items()
             for layer in range(layers)
         ]
         return Table(
@@ -135,6 +140,10 @@ class NoiseByLayer(Study):
     def tiny(self) -> Self:
         """Use two small networks per kind of label, on data that come with the package."""
         return self.replace(seeds=2, samples=60, epochs=2, width=8, data="digits")
+
+
+def _biases(biases: bool) -> str:
+    return ", biases" if biases else ""
 
 
 def _row(state: str, layer: int, values: list[float]) -> tuple[Any, ...]:
@@ -163,12 +172,14 @@ def _judged(by_state: dict[str, list[Record]], layers: int) -> list[str]:
         for state, own in by_state.items()
     }
     lines = []
-    for other in (STATES[2], STATES[0]):
-        found = paired(ends[STATES[1]], ends[other])
-        lines.append(
-            f"Relative error of the outputs, mean over layers: true labels minus {other} "
-            f"{found.difference:.3g} {found.interval}, p = {found.p_value:.2g}."
-        )
+    for biases in (False, True):
+        for other in (STATES[2], STATES[0]):
+            found = paired(ends[STATES[1] + _biases(biases)], ends[other + _biases(biases)])
+            lines.append(
+                f"Relative error of the outputs, mean over layers, {'with' if biases else 'without'}"
+                f" biases: true labels minus {other} {found.difference:.3g} {found.interval}, "
+                f"p = {found.p_value:.2g}."
+            )
     return lines
 
 
