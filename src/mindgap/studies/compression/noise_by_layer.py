@@ -83,6 +83,11 @@ class NoiseByLayer(Study):
             return mnist(size=self.samples, test_size=1000, seed=seed)
         return digits().subset(self.samples, seed=seed)
 
+    def _overlap(self) -> float:
+        """Return ρ/(1 − ρ) for the share ρ of samples that two training sets have in common."""
+        pool = 60_000 if self.data == "mnist" else len(digits())
+        return self.samples / (pool - self.samples)
+
     def run(self, trial: Trial) -> Record:
         """Train one network, inject noise at its layers, and compress it."""
         data = self._data(trial.seed)
@@ -131,7 +136,7 @@ class NoiseByLayer(Study):
             notes=(
                 CLAIM,
                 *_errors(by_state),
-                *_judged(by_state, layers),
+                *_judged(by_state, layers, self._overlap()),
                 *_compression(by_state),
             ),
             charts=(_decay(by_state), _cushions(by_state)),
@@ -165,7 +170,7 @@ def _mean(records: Sequence[Record], name: str) -> float:
     return math.fsum(record[name] for record in records) / len(records)
 
 
-def _judged(by_state: dict[str, list[Record]], layers: int) -> list[str]:
+def _judged(by_state: dict[str, list[Record]], layers: int, overlap: float) -> list[str]:
     """Compare true with random labels and with no training, over all layers."""
     ends = {
         state: [math.fsum(row[-1] for row in record["decay"]) / layers for record in own]
@@ -174,7 +179,8 @@ def _judged(by_state: dict[str, list[Record]], layers: int) -> list[str]:
     lines = []
     for biases in (False, True):
         for other in (STATES[2], STATES[0]):
-            found = paired(ends[STATES[1] + _biases(biases)], ends[other + _biases(biases)])
+            arms = (ends[state + _biases(biases)] for state in (STATES[1], other))
+            found = paired(*arms, overlap=overlap)
             lines.append(
                 f"Relative error of the outputs, mean over layers, {'with' if biases else 'without'}"
                 f" biases: true labels minus {other} {found.difference:.3g} {found.interval}, "

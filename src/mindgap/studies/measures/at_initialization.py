@@ -42,9 +42,10 @@ class MeasuresAtInitialization(Study):
     unseen data is 0.9. A measure that is the same for both trained networks cannot predict
     generalization here. "As claimed" says whether random labels get the worse value, in the
     direction that the measure's source claims. Differences are over seeds, paired, with p-values
-    corrected by Holm for all measures and both comparisons.
+    corrected by Holm for all measures and both comparisons,
+    and for the samples that training sets share.
 
-    Assumes: An MLP 64-64-64-10 trained with Adam on 500 of the 8×8 digits. Test labels are drawn as
+    Assumes: An MLP 64-64-64-10 trained with Adam on 300 of the 8×8 digits. Test labels are drawn as
     the training labels are. Expensive measures are left out.
 
     >>> len(MeasuresAtInitialization(seeds=2).trials())
@@ -55,8 +56,8 @@ class MeasuresAtInitialization(Study):
     cites = ("zhang2017understanding", "jiang2020fantastic")
 
     seeds: int = option(10, help="training sets per state", low=2)
-    samples: int = option(500, help="training samples", low=50)
-    epochs: int = option(200, help="passes over the training data", low=1)
+    samples: int = option(300, help="training samples", low=50, high=1000)
+    epochs: int = option(300, help="passes over the training data", low=1)
 
     def trials(self) -> Sequence[Trial]:
         """One trial per state and training set."""
@@ -96,7 +97,9 @@ class MeasuresAtInitialization(Study):
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
         """One row per measure, with the two comparisons that matter."""
         names = list(dict.fromkeys(name for _, record in records for name in record["measures"]))
-        found = [states_of(name, records) for name in names]
+        # Random subsets share samples, so their numbers are not independent.
+        overlap = self.samples / (len(digits()) - self.samples)
+        found = [states_of(name, records, overlap) for name in names]
         tests = [p for states in found for p in states.p_values()]
         corrected = iter(holm(tests))
         rows = [_row(states, next(corrected), next(corrected)) for states in found]
@@ -133,11 +136,13 @@ class States:
         name: That of the measure.
         values: One list per state; empty where the measure is undefined for a seed.
         reason: Why it is undefined somewhere.
+        overlap: ρ/(1 − ρ) for the share ρ of samples that two training sets have in common.
     """
 
     name: str
     values: Mapping[str, list[float]]
-    reason: str
+    reason: str = ""
+    overlap: float = 0.0
 
     @property
     def defined(self) -> bool:
@@ -147,17 +152,22 @@ class States:
     def p_values(self) -> tuple[float, float]:
         """Return those of training against none, and of random against true labels."""
         return (
-            _p_value(self.values["true labels"], self.values["untrained"]),
-            _p_value(self.values["random labels"], self.values["true labels"]),
+            self._p_value("true labels", "untrained"),
+            self._p_value("random labels", "true labels"),
         )
 
+    def _p_value(self, state: str, other: str) -> float:
+        one, two = self.values[state], self.values[other]
+        return paired(one, two, overlap=self.overlap).p_value if one and two else 1.0
 
-def states_of(name: str, records: Sequence[tuple[Trial, Record]]) -> States:
+
+def states_of(name: str, records: Sequence[tuple[Trial, Record]], overlap: float = 0.0) -> States:
     """Collect a measure's values; a state in which a seed has none counts as undefined.
 
     Args:
         name: That of the measure.
         records: All records.
+        overlap: That of the training sets.
     """
     values, reason = dict[str, list[float]](), ""
     for state in STATES:
@@ -165,11 +175,7 @@ def states_of(name: str, records: Sequence[tuple[Trial, Record]]) -> States:
         missing = [row.get("reason", "") for row in rows if row.get("value") is None]
         values[state] = [] if missing else [row["value"] for row in rows]
         reason = reason or (f"{state}: {missing[0]}" if missing else "")
-    return States(name, values, reason)
-
-
-def _p_value(one: list[float], other: list[float]) -> float:
-    return paired(one, other).p_value if one and other and len(one) == len(other) else 1.0
+    return States(name, values, reason, overlap)
 
 
 def _row(states: States, trained: float, random: float) -> tuple[Any, ...]:
