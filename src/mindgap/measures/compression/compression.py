@@ -27,8 +27,9 @@ class Compression(Measure):
     times a constant and a logarithm, over ε², for outputs right up to ε‖f(x)‖. Compare it with the
     number of parameters, and with networks that learned random labels. It is no bound: with its
     constants (``projections``) it exceeds the parameters of every network we have seen, so that
-    nothing is compressed. Algorithm 1 is run once as well, keeping a share of the parameters, and
-    its error is told next to the ε that the theorem promises for it.
+    nothing is compressed. Algorithm 1 is run once as well, with a share of the weights (fewer for
+    large layers: 2²⁹ random signs each), and its error is told next to the ε that the theorem
+    promises for it.
 
     Assumes: A fully connected ReLU network; batch normalization is folded. With biases, the outputs
     of layers take the place of the products that the paper writes. The theorem takes the least

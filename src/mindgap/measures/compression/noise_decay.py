@@ -55,7 +55,7 @@ class NoiseDecay(Measure):
     invariant_to = frozenset({"sample-order", "relu-rescaling", "output-scaling", "duplication"})
     cost = "moderate"
 
-    level: float = option(1.0, help="norm of the noise over that of the layer's output", above=0)
+    level: float = option(0.1, help="norm of the noise over that of the layer's output", above=0)
     draws: int = option(8, help="directions of noise per layer", low=2)
     seed: int = option(0, help="seed of the noise", low=0)
 
