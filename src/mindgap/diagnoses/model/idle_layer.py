@@ -58,7 +58,14 @@ class IdleLayer(Diagnosis):
     method = ("S1",)
     cites = ("lu2020dying",)
     explains = frozenset(
-        {"ignored-class", "rare-class", "too-small", "under-confidence", "under-trained"}
+        {
+            "constant-predictor",
+            "ignored-class",
+            "rare-class",
+            "too-small",
+            "under-confidence",
+            "under-trained",
+        }
     )
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
@@ -126,7 +133,7 @@ class _Lifted(nn.Module):
 
     def __init__(self, width: int, reach: float, strength: float) -> None:
         super().__init__()
-        shift = torch.full((width,), 10 * reach)
+        shift = torch.full((width,), 3 * reach)
         shift[: round((1 - strength) * width)] = 0
         self.shift: torch.Tensor
         self.register_buffer("shift", shift)

@@ -56,7 +56,14 @@ class RankCollapse(Diagnosis):
     method = ("S1",)
     cites = ("papyan2020prevalence",)
     explains = frozenset(
-        {"ignored-class", "rare-class", "too-small", "under-confidence", "under-trained"}
+        {
+            "constant-predictor",
+            "ignored-class",
+            "rare-class",
+            "too-small",
+            "under-confidence",
+            "under-trained",
+        }
     )
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002

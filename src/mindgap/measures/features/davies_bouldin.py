@@ -33,6 +33,7 @@ class DaviesBouldin(Measure):
     invariant_to = frozenset(
         {"sample-order", "unit-permutation", "relu-rescaling", "output-scaling", "duplication"}
     )
+    cost = "moderate"
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the index, its standard error over samples, and the part of every class."""

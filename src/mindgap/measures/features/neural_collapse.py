@@ -40,6 +40,7 @@ class NeuralCollapse(Measure):
     invariant_to = frozenset(
         {"sample-order", "unit-permutation", "relu-rescaling", "output-scaling", "duplication"}
     )
+    cost = "moderate"
 
     def compute(self, subject: Subject) -> Estimate:
         """Return NC1 with its standard error, and the other three."""
