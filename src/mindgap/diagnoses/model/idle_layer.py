@@ -5,19 +5,9 @@ import functools
 import torch
 from torch import nn
 
-from mindgap.core import (
-    Advice,
-    Bar,
-    Diagnosis,
-    Evidence,
-    Finding,
-    Mark,
-    Recipe,
-    Results,
-    Subject,
-    evaluating,
-)
-from mindgap.core.diagnosis import Severity
+from mindgap.core import Recipe, Subject, evaluating
+from mindgap.core.chart import Bar, Mark
+from mindgap.core.diagnosis import Advice, Diagnosis, Evidence, Finding, Results, Severity
 from mindgap.ops.evidence.activations import Activation, activations
 from mindgap.ops.evidence.passes import some_places
 from mindgap.ops.evidence.perceptron import with_layer

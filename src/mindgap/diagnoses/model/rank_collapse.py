@@ -3,19 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import (
-    Advice,
-    Bar,
-    Diagnosis,
-    Evidence,
-    Finding,
-    InputError,
-    Mark,
-    Recipe,
-    Results,
-    Subject,
-)
-from mindgap.core.diagnosis import Severity
+from mindgap.core import InputError, Recipe, Subject
+from mindgap.core.chart import Bar, Mark
+from mindgap.core.diagnosis import Advice, Diagnosis, Evidence, Finding, Results, Severity
 from mindgap.ops.evidence.passes import some_places
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.models.head import find_head, head_features

@@ -11,17 +11,15 @@ from torch import Tensor, nn
 from mindgap.core import (
     Estimate,
     Inputs,
-    Line,
-    Mark,
     Measure,
-    Series,
     Subject,
     Undefined,
     evaluating,
     generator,
     option,
-    standard_error,
 )
+from mindgap.core.chart import Line, Mark, Series
+from mindgap.core.stats.comparisons import standard_error
 from mindgap.ops.evidence.passes import some_places
 from mindgap.ops.features.layers import Layers, layers_of
 

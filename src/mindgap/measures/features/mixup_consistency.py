@@ -6,18 +6,17 @@ import torch
 from torch import Tensor
 
 from mindgap.core import (
-    Bar,
     Estimate,
     Interval,
-    Mark,
     Measure,
     Subject,
     Undefined,
     evaluating,
     generator,
     option,
-    proportion_interval,
 )
+from mindgap.core.chart import Bar, Mark
+from mindgap.core.stats.proportions import proportion_interval
 from mindgap.ops.paths.subject import inputs_of
 from mindgap.ops.samples import class_name
 

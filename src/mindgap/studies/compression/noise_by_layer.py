@@ -4,21 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from mindgap.core import (
-    InputError,
-    Line,
-    Mark,
-    Recipe,
-    Record,
-    Series,
-    Study,
-    Subject,
-    Table,
-    Trial,
-    mean_interval,
-    option,
-    paired,
-)
+from mindgap.core import InputError, Recipe, Record, Study, Subject, Table, Trial, option
+from mindgap.core.chart import Line, Mark, Series
+from mindgap.core.stats.comparisons import mean_interval, paired
 from mindgap.data import DataSet, digits, mnist
 from mindgap.measures.compression.compression import Compression
 from mindgap.measures.compression.noise_decay import NoiseDecay

@@ -5,21 +5,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from mindgap.core import (
-    Bar,
-    Recipe,
-    Record,
-    Series,
-    Study,
-    Subject,
-    Table,
-    Trial,
-    catalog,
-    holm,
-    mean_interval,
-    option,
-    paired,
-)
+from mindgap.core import Recipe, Record, Study, Subject, Table, Trial, catalog, option
+from mindgap.core.chart import Bar, Series
+from mindgap.core.stats.comparisons import holm, mean_interval, paired
 from mindgap.data import DataSet, digits
 from mindgap.data.noise import label_noise
 from mindgap.nets import MLP

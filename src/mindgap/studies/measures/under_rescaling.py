@@ -8,19 +8,8 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from mindgap.core import (
-    Bar,
-    Measure,
-    Recipe,
-    Record,
-    Series,
-    Study,
-    Subject,
-    Table,
-    Trial,
-    catalog,
-    option,
-)
+from mindgap.core import Measure, Recipe, Record, Study, Subject, Table, Trial, catalog, option
+from mindgap.core.chart import Bar, Series
 from mindgap.data import digits
 from mindgap.nets import MLP
 from mindgap.ops.models.rescaling import rescaled
