@@ -171,6 +171,19 @@ def convolution(dtype: torch.dtype) -> Subject:
     )
 
 
+def image_classes(dtype: torch.dtype) -> Subject:
+    """A ReLU chain on images, so that what needs images has invariances to show."""
+    x, t = (inputs(dtype, width=16, seed=seed).view(-1, 1, 4, 4) for seed in (0, 1))
+    model, initial = trained(seeded(lambda: MLP(widths=(16, 8, 3), activation="relu")), dtype)
+    return Subject(
+        model,
+        "cross_entropy",
+        (x, labels(x.flatten(1))),
+        (t, labels(t.flatten(1))),
+        initial=initial,
+    )
+
+
 def dict_batches(dtype: torch.dtype) -> Subject:
     x, z = inputs(dtype), inputs(dtype, width=2, seed=2)
     model, initial = trained(seeded(TwoInputs), dtype)
@@ -199,6 +212,7 @@ CASES: dict[str, Case] = {
         many_outputs,
         multilabel,
         convolution,
+        image_classes,
         dict_batches,
         loaders,
     )
@@ -210,6 +224,7 @@ LAYERED = (
     "mlp_regression",
     "one_input",
     "multilabel",
+    "image_classes",
 )  # ReLU chains
 
 

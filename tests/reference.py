@@ -364,15 +364,165 @@ def vc_as_published(subject: Subject) -> float:
 
 
 def rademacher_complexity(subject: Subject) -> float:
-    """With the inputs of the last linear layer, one sample at a time."""
-    *_, layer = (module for module in subject.model.modules() if isinstance(module, nn.Linear))
+    layer = [module for module in subject.model.modules() if isinstance(module, nn.Linear)][-1]
+    longest = max(math.sqrt(sum(row**2)) for row in layer.weight.detach().numpy())
+    return longest * math.sqrt((last_features(subject) ** 2).sum()) / len(subject.train)
+
+
+def last_features(subject: Subject) -> np.ndarray:
+    """What enters the last linear layer, one sample at a time."""
     seen: list[np.ndarray] = []
-    hook = layer.register_forward_pre_hook(lambda _, given: seen.append(given[0].detach().numpy()))
+    last = [module for module in subject.model.modules() if isinstance(module, nn.Linear)][-1]
+    hook = last.register_forward_pre_hook(
+        lambda _, entered: seen.append(entered[0].detach().double().numpy()[0])
+    )
     outputs(subject, "train")
     hook.remove()
-    longest = max(math.sqrt(sum(row**2)) for row in layer.weight.detach().numpy())
-    squares = [float((row**2).sum()) for batch in seen for row in batch]
-    return longest * math.sqrt(sum(squares)) / len(subject.train)
+    return np.array(seen)
+
+
+def davies_bouldin(subject: Subject) -> float:
+    features, targets = last_features(subject), subject.train.targets.numpy()
+    classes = sorted(set(targets.tolist()))
+    means = {c: features[targets == c].mean(0) for c in classes}
+    spread = {
+        c: np.mean([np.linalg.norm(row - means[c]) for row in features[targets == c]])
+        for c in classes
+    }
+    worst = [
+        max(
+            (spread[a] + spread[b]) / np.linalg.norm(means[a] - means[b]) for b in classes if b != a
+        )
+        for a in classes
+    ]
+    return float(np.mean(worst))
+
+
+def neural_collapse(subject: Subject) -> float:
+    """NC1 with dense covariances and a pseudo-inverse of the whole matrix."""
+    features, targets = last_features(subject), subject.train.targets.numpy()
+    classes = sorted(set(targets.tolist()))
+    means = np.array([features[targets == c].mean(0) for c in classes])
+    away = np.array(
+        [row - means[classes.index(y)] for row, y in zip(features, targets, strict=True)]
+    )
+    within = sum(np.outer(row, row) for row in away) / len(away)
+    centered = means - means.mean(0)
+    between = sum(np.outer(row, row) for row in centered) / len(classes)
+    return float(np.trace(within @ np.linalg.pinv(between, rcond=1e-10)) / len(classes))
+
+
+def answers(subject: Subject, rows: list[torch.Tensor]) -> list[int]:
+    with torch.no_grad():
+        return [int(copy.deepcopy(subject.model).eval()(row[None]).argmax()) for row in rows]
+
+
+def train_inputs(subject: Subject) -> torch.Tensor:
+    return subject.train.take(torch.arange(len(subject.train))).inputs[0]
+
+
+def mixup_consistency(subject: Subject) -> float:
+    x, y = train_inputs(subject), subject.train.targets.tolist()
+    pairs = [(i, j) for j in range(len(y)) for i in range(j) if y[i] == y[j]]
+    found = answers(subject, [0.5 * x[i] + 0.5 * x[j] for i, j in pairs])
+    return float(np.mean([own == y[i] for own, (i, _) in zip(found, pairs, strict=True)]))
+
+
+def augmentation_consistency(subject: Subject) -> float:
+    """Pixel by pixel; a pixel from outside is the nearest one inside."""
+    images, same = train_inputs(subject), []
+    high, wide = images.shape[2:]
+    before = answers(subject, list(images))
+    for down, right in ((-1, 0), (1, 0), (0, -1), (0, 1)):
+        moved = torch.empty_like(images)
+        for row in range(high):
+            for column in range(wide):
+                source = min(max(row - down, 0), high - 1), min(max(column - right, 0), wide - 1)
+                moved[:, :, row, column] = images[:, :, source[0], source[1]]
+        after = answers(subject, list(moved))
+        same += [one == other for one, other in zip(before, after, strict=True)]
+    return float(np.mean(same))
+
+
+def prediction_depth(subject: Subject) -> float:
+    """Sample by sample: the vote of the nearest 12 of 48, in what enters each layer."""
+    kinds = (nn.Linear, nn.Conv2d)
+    layers = [module for module in subject.model.modules() if isinstance(module, kinds)]
+    seen: dict[int, list[np.ndarray]] = {place: [] for place in range(len(layers))}
+    hooks = [
+        layer.register_forward_pre_hook(
+            lambda _, entered, place=place: seen[place].append(entered[0].double().numpy().ravel())
+        )
+        for place, layer in enumerate(layers)
+    ]
+    last = outputs(subject, "train")
+    for hook in hooks:
+        hook.remove()
+    spaces = [np.array(seen[place]) for place in range(len(layers))] + [last]
+    targets, k, depths = subject.train.targets.numpy(), len(last) // 4, []
+    for place in range(len(last)):
+        depth = len(spaces)
+        for number in reversed(range(len(spaces))):
+            away = np.linalg.norm(spaces[number] - spaces[number][place], axis=1)
+            away[place] = np.inf
+            votes = np.bincount(targets[np.argsort(away)[:k]])
+            if votes.argmax() != last[place].argmax():
+                break
+            depth = number
+        depths.append(depth)
+    return float(np.mean(depths))
+
+
+def power_law_exponent(subject: Subject) -> float:
+    """Every tail on its own, its distance by SciPy."""
+    exponents = []
+    for weight in subject.model.parameters():
+        if weight.ndim < 2 or min(weight.flatten(1).shape) < 4:
+            continue
+        values = np.linalg.svd(weight.detach().numpy().reshape(len(weight), -1), compute_uv=False)
+        best = (np.inf, 0.0)
+        for size in range(max(3, len(values) // 10), len(values) + 1):
+            tail = np.sort(values**2)[::-1][:size]
+            alpha = 1 + size / np.log(tail / tail[-1]).sum()
+            law = stats.pareto(alpha - 1, scale=tail[-1])
+            best = min(best, (float(stats.kstest(tail, law.cdf).statistic), alpha))
+        exponents.append(best[1])
+    return float(np.mean(exponents))
+
+
+def compression(subject: Subject) -> float:
+    """Cushions sample by sample, with Jacobians by automatic differentiation."""
+    layers = [module for module in subject.model.modules() if isinstance(module, nn.Linear)]
+    between = lambda i, j: lambda x: _through(layers[i + 1 : j + 1], x)  # noqa: E731
+    mu, minimal, contraction = [], [], 1.0
+    rows = [[row.flatten() for row in _passed(layers, x.flatten())] for x in train_inputs(subject)]
+    for i, layer in enumerate(layers):
+        own, later = [], [len(layer.weight) ** -0.5]
+        for x, row in zip(train_inputs(subject), rows, strict=True):
+            given = x.flatten() if i == 0 else row[i - 1].relu()
+            own.append(float(row[i].norm() / (layer.weight.detach().norm() * given.norm())))
+            for j in range(i + 1, len(layers)):
+                slope = torch.autograd.functional.jacobian(between(i, j), row[i])
+                later.append(float(row[j].norm() / (slope.norm() * row[i].norm())))
+            if i + 1 < len(layers):
+                contraction = max(contraction, float(row[i].norm() / row[i].relu().norm()))
+        mu.append(min(own))
+        minimal.append(min(later))
+    total = sum(1 / (one * two) ** 2 for one, two in zip(mu, minimal, strict=True))
+    return (contraction * len(layers)) ** 2 * total
+
+
+def _passed(layers: list[nn.Linear], x: torch.Tensor) -> list[torch.Tensor]:
+    found = [layers[0](x).detach()]
+    for layer in layers[1:]:
+        found.append(layer(found[-1].relu()).detach())
+    return found
+
+
+def _through(layers: list[nn.Linear], x: torch.Tensor) -> torch.Tensor:
+    for layer in layers:
+        x = layer(x.relu())
+    return x
 
 
 REFERENCES: dict[str, Callable[[Subject], float]] = {
@@ -395,6 +545,13 @@ REFERENCES: dict[str, Callable[[Subject], float]] = {
     "spectral-distance": layer_matrices.spectral_distance,
     "spectral-complexity": layer_matrices.spectral_complexity,
     "path-norm": layer_matrices.path_norm,
+    "davies-bouldin": davies_bouldin,
+    "neural-collapse": neural_collapse,
+    "mixup-consistency": mixup_consistency,
+    "augmentation-consistency": augmentation_consistency,
+    "prediction-depth": prediction_depth,
+    "power-law-exponent": power_law_exponent,
+    "compression": compression,
     "hardest-samples": lambda subject: float(sample_losses(subject, "test").max()),
     "local-label-variance": local_label_variance,
     "train-test-overlap": train_test_overlap,

@@ -1,5 +1,6 @@
 # Written by `make generate`; do not edit.
 from mindgap.bounds.binomial_tail import BinomialTail as BinomialTail
+from mindgap.bounds.compressed_network import CompressedNetwork as CompressedNetwork
 from mindgap.bounds.data_independent import DataIndependent as DataIndependent
 from mindgap.bounds.kl_inverse import KlInverse as KlInverse
 from mindgap.bounds.koltchinskii_panchenko import KoltchinskiiPanchenko as KoltchinskiiPanchenko

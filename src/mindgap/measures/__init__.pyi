@@ -12,6 +12,8 @@ from mindgap.measures.basic.training_loss import TrainingLoss as TrainingLoss
 from mindgap.measures.basic.vc_as_published import VcAsPublished as VcAsPublished
 from mindgap.measures.basic.worst_class_error import WorstClassError as WorstClassError
 from mindgap.measures.basic.worst_label_error import WorstLabelError as WorstLabelError
+from mindgap.measures.compression.compression import Compression as Compression
+from mindgap.measures.compression.noise_decay import NoiseDecay as NoiseDecay
 from mindgap.measures.curvature.adaptive_sharpness import AdaptiveSharpness as AdaptiveSharpness
 from mindgap.measures.curvature.average_sharpness import AverageSharpness as AverageSharpness
 from mindgap.measures.curvature.fisher_rao_norm import FisherRaoNorm as FisherRaoNorm
@@ -28,6 +30,11 @@ from mindgap.measures.data.local_label_variance import LocalLabelVariance as Loc
 from mindgap.measures.data.path_space_limit import PathSpaceLimit as PathSpaceLimit
 from mindgap.measures.data.slope_in_cells import SlopeInCells as SlopeInCells
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap as TrainTestOverlap
+from mindgap.measures.features.augmentation_consistency import AugmentationConsistency as AugmentationConsistency
+from mindgap.measures.features.davies_bouldin import DaviesBouldin as DaviesBouldin
+from mindgap.measures.features.mixup_consistency import MixupConsistency as MixupConsistency
+from mindgap.measures.features.neural_collapse import NeuralCollapse as NeuralCollapse
+from mindgap.measures.features.prediction_depth import PredictionDepth as PredictionDepth
 from mindgap.measures.margins.inverse_margin import InverseMargin as InverseMargin
 from mindgap.measures.margins.margin import Margin as Margin
 from mindgap.measures.margins.normalized_margin import NormalizedMargin as NormalizedMargin
@@ -35,6 +42,7 @@ from mindgap.measures.norms.distance_from_initialization import DistanceFromInit
 from mindgap.measures.norms.frobenius_over_spectral import FrobeniusOverSpectral as FrobeniusOverSpectral
 from mindgap.measures.norms.parameter_norm import ParameterNorm as ParameterNorm
 from mindgap.measures.norms.path_norm import PathNorm as PathNorm
+from mindgap.measures.norms.power_law_exponent import PowerLawExponent as PowerLawExponent
 from mindgap.measures.norms.product_of_frobenius_norms import ProductOfFrobeniusNorms as ProductOfFrobeniusNorms
 from mindgap.measures.norms.product_of_spectral_norms import ProductOfSpectralNorms as ProductOfSpectralNorms
 from mindgap.measures.norms.spectral_complexity import SpectralComplexity as SpectralComplexity

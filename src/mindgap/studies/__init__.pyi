@@ -1,7 +1,9 @@
 # Written by `make generate`; do not edit.
 from mindgap.studies.batch_size.gap import BatchSizeGap as BatchSizeGap
+from mindgap.studies.batch_size.large_batch import LargeBatch as LargeBatch
 from mindgap.studies.certificates.certificates import Certificates as Certificates
 from mindgap.studies.certificates.coverage import CertificateCoverage as CertificateCoverage
+from mindgap.studies.compression.noise_by_layer import NoiseByLayer as NoiseByLayer
 from mindgap.studies.darc.by_epoch import DARCByEpoch as DARCByEpoch
 from mindgap.studies.darc.darc1 import DARC1 as DARC1
 from mindgap.studies.darc.good_data import GoodDataSet as GoodDataSet
@@ -17,6 +19,8 @@ from mindgap.studies.improve.simulated import SimulatedRaces as SimulatedRaces
 from mindgap.studies.landscapes.saddles import Saddles as Saddles
 from mindgap.studies.landscapes.skip_connections import SkipConnectionsLandscape as SkipConnectionsLandscape
 from mindgap.studies.landscapes.two_parameters import TwoParameterSurface as TwoParameterSurface
+from mindgap.studies.measures.at_initialization import MeasuresAtInitialization as MeasuresAtInitialization
+from mindgap.studies.measures.under_rescaling import MeasuresUnderRescaling as MeasuresUnderRescaling
 from mindgap.studies.pacgen.figure1 import PacgenFigure1 as PacgenFigure1
 from mindgap.studies.pacgen.figure2 import PacgenFigure2 as PacgenFigure2
 from mindgap.studies.pacgen.rescaling import PacgenRescaling as PacgenRescaling

@@ -1,0 +1,1 @@
+"""Features that layers compute: how classes cluster, how stable and how deep predictions are."""

@@ -1,0 +1,98 @@
+"""How well the classes are separated in front of the last layer."""
+
+import torch
+from torch import Tensor
+
+from mindgap.core import Bar, Estimate, InputError, Measure, Subject, Undefined, grouped_jackknife
+from mindgap.ops.models.head import find_head, head_features
+from mindgap.ops.samples import class_name
+
+
+class DaviesBouldin(Measure):
+    r"""Davies–Bouldin index of the classes, in the features that enter the last linear layer.
+
+    Formula: $\frac{1}{C} \sum_{a} \max_{b \neq a} \frac{s_a + s_b}{\lVert m_a - m_b \rVert}, \quad
+    s_a = \frac{1}{n_a} \sum_{y_i = a} \lVert h(x_i) - m_a \rVert$
+
+    Reading: Small means that the samples of a class lie close together and far from other classes.
+    With mixup accuracy it won a competition on predicting generalization. Training data that were
+    memorized are well separated too, so compare networks of one training error.
+
+    Assumes: A classification with a linear layer at the end; distances are Euclidean.
+
+    >>> x = torch.tensor([[0.0, 1.0], [0.0, -1.0], [4.0, 1.0], [4.0, -1.0]])
+    >>> data = x, torch.tensor([0, 0, 1, 1])
+    >>> float(DaviesBouldin()(Subject(torch.nn.Linear(2, 2), "cross_entropy", data)))
+    0.5
+    """
+
+    method = ("E10",)
+    cites = ("davies1979cluster", "natekar2020representation")
+    direction = "lower"
+    needs = frozenset({"classification"})
+    invariant_to = frozenset(
+        {"sample-order", "unit-permutation", "relu-rescaling", "output-scaling", "duplication"}
+    )
+    cost = "moderate"
+
+    def compute(self, subject: Subject) -> Estimate:
+        """Return the index, its standard error over samples, and the part of every class."""
+        features, targets = class_features(subject)
+        known, labels = targets.unique(return_inverse=True)
+        parts = _index(features, labels)
+        if not torch.isfinite(parts).all():
+            raise Undefined("needs classes whose mean features differ")
+        error = grouped_jackknife(
+            lambda kept: float(_index(features[kept], labels[kept]).mean()), len(labels)
+        )
+        named = {
+            class_name(subject.classes, place): part
+            for place, part in zip(known.tolist(), parts.tolist(), strict=True)
+        }
+        return Estimate(
+            value=float(parts.mean()),
+            status="estimate",
+            standard_error=error,
+            terms={"classes": len(known), "features": features.shape[1]},
+            details={"by_class": named, "layer": find_head(subject)},
+            charts=(
+                Bar.of(
+                    named,
+                    title="Overlap of each class with its worst neighbor",
+                    x_label="class",
+                    y_label="(sₐ + s_b) / distance of means",
+                ),
+            ),
+        )
+
+
+def class_features(subject: Subject) -> tuple[Tensor, Tensor]:
+    """Return what enters the last linear layer, in double precision, and the class of each row."""
+    try:
+        features = head_features(subject).detach().cpu().double()
+    except InputError as error:
+        raise Undefined(str(error)) from error
+    return features.flatten(1), subject.targets("train").cpu()
+
+
+def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean feature of every class, and the number of its samples."""
+    classes = int(labels.max()) + 1
+    counts = torch.bincount(labels, minlength=classes).double()
+    sums = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
+    return sums / counts.clamp_min(1)[:, None], counts
+
+
+def _index(features: Tensor, labels: Tensor) -> Tensor:
+    """Return the worst overlap of every class; classes without samples count as zero."""
+    means, counts = class_means(features, labels)
+    away = (features - means[labels]).norm(dim=1)
+    spread = away.new_zeros(len(means)).index_add_(0, labels, away) / counts.clamp_min(1)
+    # Differences, not the faster matrix product, which loses digits where means are close.
+    distances = torch.cdist(means, means, compute_mode="donot_use_mm_for_euclid_dist")
+    overlap = (spread[:, None] + spread) / distances
+    overlap.fill_diagonal_(0)
+    absent = counts == 0
+    overlap[absent], overlap[:, absent] = 0, 0
+    worst: Tensor = overlap.amax(1)
+    return worst

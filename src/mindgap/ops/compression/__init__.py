@@ -1,0 +1,1 @@
+"""Cushions of layers, and the compression of dense ReLU networks by random projections."""

@@ -1,0 +1,1 @@
+"""What the layers of any network pass on to each other for some samples."""

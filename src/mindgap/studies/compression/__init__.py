@@ -1,0 +1,1 @@
+"""Noise stability and compression of layers (Arora et al. 2018)."""
