@@ -104,6 +104,7 @@ EVERY: dict[str, Chart] = {
             z=GRID,
             z_label="loss",
             marks=[Mark(name=NASTY, x=0.1, y=0.0)],
+            paths=[Points(name=NASTY, x=[-1.0, 0.0, 0.5], y=[2.0, 1.0, 0.0], values=[1, None, 0])],
         ),
         Gallery(
             title="Hardest samples",

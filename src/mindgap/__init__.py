@@ -29,6 +29,7 @@ lazy(
         "jobs.explain": "explain",
         "jobs.head.choose": "choose_head retrain_head",
         "jobs.improve.job": "improve",
+        "jobs.landscape.job": "landscape",
         "jobs.sample.job": "sample",
         "jobs.weigh.job": "weigh",
         "measures": "",

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
 import torch
 from cases import CASES, LAYERED, deep_classes, loaders, mlp_classes
-from torch import nn
+from ops.curvature.dense import brute_hessian
 
-from mindgap.core.subject import Subject
-from mindgap.ops.curvature.flat_loss import FlatLoss, largest_eigenvalue
+from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.hessian_diagonal import hessian_diagonal, running_squares
 
 PIECEWISE_LINEAR = (*LAYERED, "convolution")
-
-
-def brute_hessian(subject: Subject) -> torch.Tensor:
-    """The whole Hessian of the mean loss, by nested differentiation in torch."""
-    model = copy.deepcopy(subject.model).eval()
-    names = [name for name, _ in model.named_parameters()]
-    shapes = [p.shape for p in model.parameters()]
-    batch = subject.train.take(torch.arange(len(subject.train)))
-
-    def loss(flat: torch.Tensor) -> torch.Tensor:
-        parts = [
-            piece.view(shape)
-            for piece, shape in zip(flat.split([s.numel() for s in shapes]), shapes, strict=True)
-        ]
-        weights = dict(zip(names, parts, strict=True))
-        given = batch.inputs
-        inputs, named = ((), given) if isinstance(given, dict) else (given, {})
-        return subject.loss(
-            torch.func.functional_call(model, weights, inputs, named), batch.target
-        ).mean()
-
-    point = nn.utils.parameters_to_vector(model.parameters()).detach()
-    return torch.autograd.functional.hessian(loss, point)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -48,13 +23,6 @@ class TestDiagonals:
         assert torch.allclose(hessian_diagonal(flat, flat.point, "exact"), whole.diag(), atol=1e-12)
         assert torch.allclose(
             flat.products(flat.point, torch.eye(len(whole)).double()), whole, atol=1e-12
-        )
-
-    def test_largest_eigenvalue(self, case: str) -> None:
-        subject = CASES[case](torch.float64)
-        flat, values = FlatLoss(subject), torch.linalg.eigvalsh(brute_hessian(subject))
-        assert largest_eigenvalue(flat, flat.point) == pytest.approx(
-            float(values[values.abs().argmax()]), rel=1e-6
         )
 
     def test_gauss_newton_equals_jacobians(self, case: str) -> None:

@@ -325,6 +325,7 @@ class Surface(Chart):
         color: Another map of that shape, shown as color; the height if empty.
         floor: A map for the plane below the surface.
         marks: Places to point out.
+        paths: Lines through points in their order; ``values`` are their heights.
         top: The largest height that is drawn.
         z_label: What the height shows.
         color_label: What the color shows.
@@ -343,6 +344,7 @@ class Surface(Chart):
     color: Sequence[Sequence[Value]] = ()
     floor: Sequence[Sequence[Value]] = ()
     marks: Sequence[Mark] = _several(Mark)
+    paths: Sequence[Points] = _several(Points)
     top: float | None = None
     z_label: str = ""
     color_label: str = ""
@@ -360,6 +362,11 @@ class Surface(Chart):
             raise InputError(
                 "A mark of a surface must have x and y, got one without. Say where it is."
             )
+        if any(len(row.values) != len(row.x) for row in self.paths):
+            raise InputError(
+                "A path on a surface must have one value per point, its height, got fewer. Pass "
+                "values."
+            )
 
     def told(self) -> str:
         """Tell the range of every map and the marked places."""
@@ -371,7 +378,8 @@ class Surface(Chart):
         ]
         over = f"Surface over {self.x_label or 'x'} and {self.y_label or 'y'}: {'; '.join(parts)}."
         heights = [f"height {short(self.height_at(mark))}" for mark in self.marks]
-        return over + marked(self.marks, heights)
+        lines = f" Paths: {grouped(self.paths)}." if self.paths else ""
+        return over + marked(self.marks, heights) + lines
 
     def height_at(self, mark: Mark) -> float | None:
         """Return the height at the place of the grid that is nearest to a mark; None in a hole."""

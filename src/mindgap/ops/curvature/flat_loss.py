@@ -1,7 +1,7 @@
 """The mean loss as a function of one flat vector of weights; the model stays untouched."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -19,6 +19,7 @@ class FlatLoss:
     Args:
         subject: Model, loss and data.
         which: The split whose loss is computed.
+        only: Names of parameters or of layers whose weights make up the vector; all if empty.
 
     >>> subject = Subject(nn.Linear(1, 1, bias=False), "mse", (torch.ones(2, 1), torch.zeros(2, 1)))
     >>> flat = FlatLoss(subject)
@@ -26,11 +27,12 @@ class FlatLoss:
     [18.0]
     """
 
-    def __init__(self, subject: Subject, which: Which = "train") -> None:
+    def __init__(
+        self, subject: Subject, which: Which = "train", *, only: Sequence[str] = ()
+    ) -> None:
         self.subject, self.which, self.model = subject, which, subject.model
-        self.named = {
-            name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad
-        }
+        trained = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
+        self.named = chosen(trained, only)
         if not self.named:
             raise InputError(
                 "Curvature needs weights that are trained, got a model without any. Set "
@@ -110,39 +112,33 @@ class FlatLoss:
         return found
 
 
-def largest_eigenvalue(flat: FlatLoss, point: Tensor, *, steps: int = 40, seed: int = 0) -> float:
-    """Estimate the Hessian's eigenvalue of largest absolute value by the Lanczos method.
-
-    The result is a lower bound on that absolute value. It is exact to many digits after a few dozen
-    products, unless the random initial vector happens to be orthogonal to the eigenvector.
+def chosen(weights: Mapping[str, Tensor], only: Sequence[str] = ()) -> dict[str, Tensor]:
+    """Choose the weights with these names, or that belong to layers with these names.
 
     Args:
-        flat: The loss.
-        point: Where the Hessian is taken.
-        steps: Largest number of Hessian products.
-        seed: Seed of the initial vector.
+        weights: Tensors by name.
+        only: Names of parameters or of layers; all weights if empty.
 
-    >>> subject = Subject(nn.Linear(1, 1, bias=False), "mse", (torch.ones(2, 1), torch.zeros(2, 1)))
-    >>> flat = FlatLoss(subject)
-    >>> round(largest_eigenvalue(flat, flat.point), 6)
-    2.0
+    >>> weights = {
+    ...     "body.0.weight": torch.ones(1),
+    ...     "body.0.bias": torch.ones(1),
+    ...     "head": torch.ones(1),
+    ... }
+    >>> list(chosen(weights, ["body.0"])), len(chosen(weights))
+    (['body.0.weight', 'body.0.bias'], 3)
     """
-    source = torch.Generator().manual_seed(seed)
-    start = torch.randn(len(point), generator=source, dtype=torch.float64)
-    basis, columns = [start / start.norm()], list[Tensor]()
-    for step in range(min(steps, len(point))):
-        product = flat.products(point, basis[step][None])[0].cpu()
-        columns.append(product)
-        # Rounding lets the basis lose its orthogonality, and false copies of an eigenvalue appear.
-        # Orthogonalizing against all earlier vectors, twice, prevents that.
-        rest = product.clone()
-        for _ in range(2):
-            known = torch.stack(basis)
-            rest = rest - known.T @ (known @ rest)
-        if float(rest.norm()) <= 1e-10 * max(float(product.norm()), 1e-300):
-            break
-        basis.append(rest / rest.norm())
-    known = torch.stack(basis[: len(columns)])
-    small = known @ torch.stack(columns).T
-    values = torch.linalg.eigvalsh((small + small.T) / 2)
-    return float(values[values.abs().argmax()])
+    for wanted in only:
+        if not any(_belongs(name, wanted) for name in weights):
+            raise InputError(
+                f"only must name trained weights or their layers, got {wanted!r}. This model has "
+                f"{', '.join(weights)}."
+            )
+    return {
+        name: value
+        for name, value in weights.items()
+        if not only or any(_belongs(name, wanted) for wanted in only)
+    }
+
+
+def _belongs(name: str, wanted: str) -> bool:
+    return name == wanted or name.startswith(f"{wanted}.")

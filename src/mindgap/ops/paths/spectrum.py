@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from mindgap.core import implements
+from mindgap.ops.curvature.lanczos import lanczos
 
 STEPS = 300  # of the Lanczos method, which takes about fifteen
 RANK = 1e-12  # eigenvalues below this part of the largest are zero
-CLOSED = 1e-13  # a squared norm below this part of what it was before is rounding
 
 
 @implements("K4", cites=("kawaguchi2017generalization", "lanczos1950iteration"))
@@ -61,47 +61,19 @@ def _dense(matrix: Tensor, weights: Tensor, log_paths: float) -> Tensor:
 
 
 def _lanczos(matrix: Tensor, weights: Tensor, tolerance: float) -> Tensor:
-    """Run the Lanczos method on all columns at once, with full reorthogonalization."""
-    count, columns = weights.shape
-    vector = torch.randn(
-        count, columns, generator=torch.Generator().manual_seed(0), dtype=torch.double
+    """Run the Lanczos method on all columns at once, in the inner product of the matrix."""
+    source = torch.Generator().manual_seed(0)
+    start = torch.randn(weights.shape, generator=source, dtype=torch.double)
+
+    def done(values: Tensor, vectors: Tensor, size: Tensor) -> bool:
+        errors = size * vectors[:, -1, -1].abs()
+        return bool((errors <= tolerance * values.abs().amax(1).clamp_min(1e-300)).all())
+
+    values, _ = lanczos(
+        lambda images: weights * images,
+        start,
+        min(STEPS, len(matrix)),
+        metric=lambda vectors: matrix @ vectors,
+        done=done,
     )
-    vector, image, _ = _normalized(vector, matrix @ vector, 0.0)
-    basis, images = [vector], [image]
-    diagonal, off = list[Tensor](), list[Tensor]()
-    for _ in range(min(STEPS, count)):
-        vector = weights * images[-1]
-        diagonal.append((vector * images[-1]).sum(0))
-        inside = torch.zeros(columns, dtype=torch.double)
-        for turn in range(2):  # once would leave rounding errors of the first projection
-            parts = torch.einsum("snb,nb->sb", torch.stack(images), vector)
-            vector = vector - torch.einsum("snb,sb->nb", torch.stack(basis), parts)
-            inside = inside if turn else parts.square().sum(0)
-        vector, image, size = _normalized(vector, matrix @ vector, CLOSED * inside)
-        values, ends = _ritz(diagonal, off)
-        if bool((size * ends <= tolerance * values.abs().amax(1).clamp_min(1e-300)).all()):
-            break
-        basis.append(vector)
-        images.append(image)
-        off.append(size)
     return values[:, -1]
-
-
-def _normalized(
-    vector: Tensor, image: Tensor, negligible: Tensor | float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Give vectors the length one in the inner product of the matrix; closed spaces end in zero."""
-    square = (vector * image).sum(0)
-    size = torch.where(square > negligible, square.clamp_min(0), 0.0).sqrt()
-    factor = torch.where(size > 0, 1 / size.clamp_min(1e-300), 0.0)
-    return vector * factor, image * factor, size
-
-
-def _ritz(diagonal: list[Tensor], off: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the eigenvalues of the tridiagonal matrices, and the last entry of the top vectors."""
-    whole = torch.diag_embed(torch.stack(diagonal, 1))
-    if off:
-        beside = torch.stack(off, 1)
-        whole = whole + torch.diag_embed(beside, 1) + torch.diag_embed(beside, -1)
-    values, vectors = torch.linalg.eigh(whole)
-    return values, vectors[:, -1, -1].abs()

@@ -19,6 +19,7 @@ from mindgap.report.figures.surface import (
     Scale,
     height_at,
     levels,
+    path_color,
     visible,
 )
 from mindgap.report.style import CYCLE, FONT, GRAY, MUTED
@@ -85,6 +86,11 @@ def surface_still(chart: Surface) -> Markup:
     ]
     for place, mark in enumerate(chart.marks):
         shapes += _mark(chart, mark, place, view, base, high)
+    shapes += [
+        f'<path d="{_path(points, closed=False)}" stroke="{path_color(chart, k)}" '
+        'stroke-width="2.5" fill="none"/>'
+        for k, points in _tracks(chart, view)
+    ]
     frame = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" aria-hidden="true" xmlns="http://www.w3.org/2000/svg">'
     words = f'<g font-family="{html.escape(FONT)}" font-size="13" fill="{MUTED}">'
     drawn = f'<g stroke-width=".6" stroke-linejoin="round">{"".join(shapes)}</g>'
@@ -132,6 +138,21 @@ def _mark(
         f'<circle cx="{dot[0]:.1f}" cy="{dot[1]:.1f}" r="4.5" fill="{color}" stroke="#fff" stroke-width="1.2"/>',
         f'<text x="{x:.0f}" y="{above:.0f}" text-anchor="middle" {halo} fill="{color}">{name}</text>',
     ]
+
+
+def _tracks(chart: Surface, view: View) -> list[tuple[int, list[Point]]]:
+    """Return the parts of every path that lie in the box, with the place of the path."""
+    found, high = list[tuple[int, list[Point]]](), levels(chart)[1]
+    for place, row in enumerate(chart.paths):
+        part = list[Point]()
+        for x, y, z in zip(row.x, row.y, row.values, strict=True):
+            if x is None or y is None or z is None or not z <= high:
+                part = []
+                continue
+            if not part:
+                found.append((place, part))
+            part.append(view(x, y, z))
+    return found
 
 
 def _labels(chart: Surface, view: View, base: float) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mindgap.core import Mark, Surface
+from mindgap.core import Mark, Points, Surface
 from mindgap.core.chart.numbers import finite, known
 from mindgap.report.style import CYCLE, FONT, GRAY, INK, LINE, MUTED, Figure, clean
 
@@ -59,6 +59,7 @@ def surface_figure(chart: Surface) -> Figure:
     traces = [_surface(chart, words)]
     traces += [_floor(chart, words, base)] if chart.floor else []
     traces += [trace for k, mark in enumerate(chart.marks) for trace in _mark(chart, mark, k)]
+    traces += [_path(row, path_color(chart, k), high) for k, row in enumerate(chart.paths)]
     room = 0.04 * (high - base)
     scene = {
         "xaxis": _axis(words["x"]),
@@ -80,7 +81,7 @@ def surface_figure(chart: Surface) -> Figure:
         "font": {"family": FONT, "size": 12, "color": INK},
         "margin": {"l": 0, "r": 0, "t": 28, "b": 0},
         "hoverlabel": {"font": {"family": FONT}, "align": "left"},
-        "showlegend": bool(chart.marks),
+        "showlegend": bool(chart.marks or chart.paths),
         "legend": legend,
         "scene": scene,
     }
@@ -161,6 +162,27 @@ def _mark(chart: Surface, mark: Mark, place: int) -> list[dict[str, Any]]:
         {**common, **upright, "mode": "lines", "line": {"color": color, "width": 7}},
         {**common, **dots, "mode": "markers", "marker": ring, "showlegend": False},
     ]
+
+
+def path_color(chart: Surface, place: int) -> str:
+    """Return the color of a path, which no mark has."""
+    return CYCLE[(len(chart.marks) + place) % len(CYCLE)]
+
+
+def _path(row: Points, color: str, high: float) -> dict[str, Any]:
+    """Return a line with dots; it is cut where it leaves the box."""
+    heights = [value if known(value) and value <= high else None for value in row.values]
+    return {
+        "type": "scatter3d",
+        "mode": "lines+markers",
+        "x": list(row.x),
+        "y": list(row.y),
+        "z": heights,
+        "name": clean(row.name, 60),
+        "line": {"color": color, "width": 6},
+        "marker": {"color": color, "size": 3},
+        "hovertemplate": "%{z:.4~g}",
+    }
 
 
 def _axis(title: str) -> dict[str, Any]:

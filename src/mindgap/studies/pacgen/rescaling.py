@@ -21,9 +21,11 @@ from mindgap.core import (
 from mindgap.data import digits
 from mindgap.measures.curvature.pacgen import Pacgen
 from mindgap.nets import MLP
-from mindgap.ops.curvature.flat_loss import FlatLoss, largest_eigenvalue
+from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.hessian_diagonal import hessian_diagonal
 from mindgap.ops.curvature.pacgen import radii
+from mindgap.ops.curvature.products import hessian_products
+from mindgap.ops.curvature.spectrum import top_eigenpairs
 from mindgap.ops.models.rescaling import rescaled
 from mindgap.ops.pac_bayes.hessian import lemma3
 from mindgap.training.fit import fit
@@ -137,8 +139,9 @@ def _quantities(subject: Subject, seed: int) -> Record:
     diagonal = hessian_diagonal(flat, place)
     newton = Pacgen(curvature="gauss-newton", seed=seed)(subject)
     assert newton.value is not None
+    ends = top_eigenpairs(hessian_products(flat, place), smallest=1, tolerance=1e-6, seed=seed)
     return {
-        "eigenvalue": largest_eigenvalue(flat, place, seed=seed),
+        "eigenvalue": float(ends.values[ends.values.abs().argmax()]),
         "trace": float(diagonal.sum()),
         "norm": newton.terms["weight_norm"],
         "squared-gradient": Pacgen(seed=seed)(subject).value,

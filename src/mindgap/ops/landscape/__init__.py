@@ -1,0 +1,1 @@
+"""Loss landscapes: directions in weight space, losses at many points, paths between minima."""

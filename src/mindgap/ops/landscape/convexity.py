@@ -1,0 +1,102 @@
+"""How far a surface is from convex: its convex envelope and its curvature in the plane."""
+
+import torch
+from torch import Tensor
+
+from mindgap.core import InputError, implements
+
+
+@implements("E3", cites=("li2018visualizing",))
+def convex_envelope(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    """Compute the largest convex function below the heights of a grid, at the grid's points.
+
+    Args:
+        x: Places on the first axis.
+        y: Places on the second axis.
+        z: Heights: one row per y, one column per x.
+
+    >>> axis = torch.tensor([-1.0, 0.0, 1.0])
+    >>> bump = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> convex_envelope(axis, axis, bump)[1, 1]
+    tensor(0., dtype=torch.float64)
+    """
+    from scipy.spatial import ConvexHull  # slow to import
+
+    heights = _finite(z)
+    rows, columns = torch.meshgrid(y.double(), x.double(), indexing="ij")
+    spread = float(heights.max() - heights.min())
+    if spread == 0:
+        return heights
+    # Scaled, so that the hull's tolerance means the same in every direction. A lid above keeps the
+    # hull from being flat, and its upper facets apart from the lower ones.
+    points = torch.stack([columns.flatten(), rows.flatten(), heights.flatten()], 1)
+    low = points.amin(0)
+    unit = (points - low) / (points.amax(0) - low)
+    lid = torch.tensor([[0.5, 0.5, 2.0]], dtype=torch.float64)
+    facets = torch.from_numpy(ConvexHull(torch.cat([unit, lid]).numpy()).equations)
+    below = facets[facets[:, 2] < -1e-9]
+    planes = -(unit[:, :2] @ below[:, :2].T + below[:, 3]) / below[:, 2]
+    found = (planes.amax(1) * spread + low[2]).view_as(heights)
+    return torch.minimum(found, heights)
+
+
+def share_above_envelope(x: Tensor, y: Tensor, z: Tensor, tolerance: float = 0.01) -> float:
+    """Compute the share of a grid's points that lie above the convex envelope.
+
+    Args:
+        x: Places on the first axis.
+        y: Places on the second axis.
+        z: Heights: one row per y, one column per x.
+        tolerance: How far above counts, as a share of the heights' range.
+
+    >>> axis = torch.linspace(-1, 1, 5)
+    >>> share_above_envelope(axis, axis, axis[:, None] ** 2 + axis**2)
+    0.0
+    """
+    heights = _finite(z)
+    above = heights - convex_envelope(x, y, z)
+    return float((above > tolerance * (heights.max() - heights.min())).double().mean())
+
+
+@implements("E3", cites=("li2018visualizing",))
+def curvature_ratios(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    r"""Compute how negative the curvature of a surface is next to how positive, inside the grid.
+
+    The curvatures are the eigenvalues of the plane's 2 × 2 Hessian, by central differences. They
+    are averages of the curvatures of the whole loss, weighted by the directions. So negative ones
+    prove that the loss is not convex there; positive ones prove nothing (Li et al., 2018).
+
+    Formula: $|\min(\lambda_{min}, 0)| / \max(|\lambda_{max}|, |\lambda_{min}|)$
+
+    Args:
+        x: Places on the first axis, evenly spaced.
+        y: Places on the second axis, evenly spaced.
+        z: Heights: one row per y, one column per x.
+
+    Returns:
+        One ratio from 0 to 1 per inner point of the grid.
+
+    >>> axis = torch.linspace(-1, 1, 5)
+    >>> float(curvature_ratios(axis, axis, axis[:, None] ** 2 - axis**2).min())
+    1.0
+    """
+    heights, step_x, step_y = _finite(z), float(x[1] - x[0]), float(y[1] - y[0])
+    inner = heights[1:-1, 1:-1]
+    xx = (heights[1:-1, 2:] - 2 * inner + heights[1:-1, :-2]) / step_x**2
+    yy = (heights[2:, 1:-1] - 2 * inner + heights[:-2, 1:-1]) / step_y**2
+    cross = heights[2:, 2:] - heights[2:, :-2] - heights[:-2, 2:] + heights[:-2, :-2]
+    xy = cross / (4 * step_x * step_y)
+    middle, radius = (xx + yy) / 2, (((xx - yy) / 2).square() + xy.square()).sqrt()
+    low, high = middle - radius, middle + radius
+    largest = torch.maximum(low.abs(), high.abs())
+    return torch.where(largest > 0, (-low).clamp_min(0) / largest.clamp_min(1e-300), 0.0)
+
+
+def _finite(z: Tensor) -> Tensor:
+    if z.ndim != 2 or min(z.shape) < 3 or not bool(torch.isfinite(z).all()):
+        raise InputError(
+            f"Heights must be finite numbers on a grid of at least 3 × 3 points, got the shape "
+            f"{tuple(z.shape)} with {int((~torch.isfinite(z)).sum())} that are not. Choose a smaller "
+            "span."
+        )
+    return z.double()

@@ -1,0 +1,1 @@
+"""Loss surfaces: two parameters, saddles, and residual networks with and without skips."""
