@@ -130,7 +130,7 @@ def symmetric_power(matrix: Tensor, power: float) -> Tensor:
     """
     values, vectors = torch.linalg.eigh(matrix.double())
     floor = values[-1] * len(values) * torch.finfo(matrix.dtype).eps
-    found = (vectors * values.clamp(min=float(floor)) ** power) @ vectors.T
+    found: Tensor = (vectors * values.clamp(min=float(floor)) ** power) @ vectors.T
     return found.to(matrix.dtype)
 
 
@@ -259,7 +259,7 @@ class KFAC(torch.optim.Optimizer):
             assert isinstance(weight, nn.Parameter)
             if weight.grad is None:
                 continue
-            columns = [weight.grad.flatten(1)] + ([] if bias is None else [bias.grad[:, None]])  # type: ignore[index,union-attr,operator]
+            columns = [weight.grad.flatten(1)] + ([] if bias is None else [bias.grad[:, None]])  # type: ignore[index]
             found = slopes @ torch.cat(columns, 1) @ inputs
             width = weight.grad.flatten(1).shape[1]
             _move(weight, found[:, :width].view_as(weight), self.state[weight], group)
@@ -306,7 +306,7 @@ def _patches(layer: nn.Conv2d, images: Tensor) -> Tensor:
         layer.kernel_size,
         layer.dilation,
         layer.padding,
-        layer.stride,  # type: ignore[arg-type]
+        layer.stride,
     )
     return columns.mT
 

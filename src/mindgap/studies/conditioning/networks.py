@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, parametrize
+from torch.nn.utils import parametrize
 
 from mindgap.core import generator
 from mindgap.data import digits
@@ -16,9 +17,32 @@ SYMBOLS, LENGTH = 8, 12  # of the sequences
 # Without a norm; batch, layer and group normalization; weight normalization started by torch's
 # rule, or so that every unit has mean 0 and variance 1 on data; standardized weights with group
 # normalization, as published; and scaled, without any other norm.
-NORMS = ("none", "batch", "layer", "group", "weight", "weight, data-based", "standardized + group", "scaled standardized")
+NORMS = (
+    "none",
+    "batch",
+    "layer",
+    "group",
+    "weight",
+    "weight, data-based",
+    "standardized + group",
+    "scaled standardized",
+)
 SEQUENCE_NORMS = ("none", "layer", "weight", "weight, data-based", "scaled standardized")
 RELU_GAIN = math.sqrt(2 / (1 - 1 / math.pi))  # makes the variance after ReLU one (Brock et al.)
+
+
+class Normalized(nn.Module):
+    """Weights as gain times direction, by unit; torch's own has no forward derivatives."""
+
+    def forward(self, gain: Tensor, direction: Tensor) -> Tensor:
+        """Multiply the unit vectors of the directions by their gains."""
+        flat = direction.flatten(1)
+        found: Tensor = gain * flat / flat.norm(dim=1, keepdim=True)
+        return found.view_as(direction)
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Divide a weight into gains and directions."""
+        return weight.flatten(1).norm(dim=1, keepdim=True), weight
 
 
 class Standardized(nn.Module):
@@ -36,22 +60,23 @@ class Standardized(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
         """Standardize a weight of shape (units, …)."""
         flat = weight.flatten(1)
-        flat = (flat - flat.mean(1, keepdim=True)) / (flat.std(1, correction=0, keepdim=True) + 1e-5)
+        flat = (flat - flat.mean(1, keepdim=True)) / (
+            flat.std(1, correction=0, keepdim=True) + 1e-5
+        )
         if self.gain is not None:
             flat = self.gain * flat / math.sqrt(flat.shape[1])
         return flat.view_as(weight)
 
 
-def convolutional(norm: str, inputs: Tensor, *, layers: int = 6, width: int = 16) -> nn.Module:
+def convolutional(norm: str, *, layers: int = 6, width: int = 16) -> nn.Module:
     """Make a convolutional network for gray images with a norm before every ReLU.
 
     Args:
         norm: One of ``NORMS``.
-        inputs: Images that start the data-based weight normalization.
         layers: Number of 3×3 convolutions.
         width: Channels of each.
 
-    >>> convolutional("batch", torch.zeros(2, 1, 8, 8))(torch.zeros(2, 1, 8, 8)).shape
+    >>> convolutional("batch")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """
     stack: list[nn.Module] = []
@@ -62,8 +87,7 @@ def convolutional(norm: str, inputs: Tensor, *, layers: int = 6, width: int = 16
         stack += [_norm(norm, width), nn.ReLU()]
         if layer == layers // 2:
             stack.append(nn.AvgPool2d(2))
-    model = nn.Sequential(*stack, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
-    return start_on_data(model, inputs) if norm == "weight, data-based" else model
+    return nn.Sequential(*stack, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
 
 
 def _norm(name: str, width: int) -> nn.Module:
@@ -74,12 +98,11 @@ def _norm(name: str, width: int) -> nn.Module:
     return nn.GroupNorm(4, width) if "group" in name else nn.Identity()
 
 
-def _weighted(layer: nn.Module, norm: str) -> nn.Module:
+def _weighted(layer: nn.Conv2d | nn.Linear, norm: str) -> nn.Module:
     if norm.startswith("weight"):
-        return parametrizations.weight_norm(layer)
+        parametrize.register_parametrization(layer, "weight", Normalized())
     if "standardized" in norm:
-        units = layer.weight.shape[0]  # type: ignore[union-attr,index]
-        change = Standardized(units, scaled="scaled" in norm)
+        change = Standardized(len(layer.weight), scaled="scaled" in norm)
         parametrize.register_parametrization(layer, "weight", change)
     return layer
 
@@ -91,20 +114,23 @@ def start_on_data(model: nn.Module, inputs: Tensor) -> nn.Module:
     One layer after the other, in the order of the forward pass (Salimans and Kingma, 2016).
 
     Args:
-        model: With layers by ``torch.nn.utils.parametrizations.weight_norm``.
+        model: With weight-normalized layers.
         inputs: The first batch.
     """
 
     def start(layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
         dims = (0, 2, 3) if output.ndim == 4 else tuple(range(output.ndim - 1))
         mean, scale = output.mean(dims), output.std(dims) + 1e-8
-        gain = layer.parametrizations.weight.original0  # type: ignore[union-attr]
-        gain.div_(scale.view(-1, *[1] * (gain.ndim - 1)))  # type: ignore[operator,union-attr]
-        layer.bias.sub_(mean).div_(scale)  # type: ignore[union-attr,operator]
+        _scaling(layer).div_(scale[:, None])
+        layer.bias.sub_(mean).div_(scale)  # type: ignore[operator]
         again: Tensor = layer.forward(*given)
         return again
 
-    wanted = [layer for layer in model.modules() if parametrize.is_parametrized(layer, "weight") and isinstance(layer, nn.Linear | nn.Conv2d)]
+    wanted = [
+        layer
+        for layer in model.modules()
+        if parametrize.is_parametrized(layer, "weight") and isinstance(layer, nn.Linear | nn.Conv2d)
+    ]
     hooks = [layer.register_forward_hook(start) for layer in wanted]
     model(inputs)
     for hook in hooks:
@@ -112,17 +138,18 @@ def start_on_data(model: nn.Module, inputs: Tensor) -> nn.Module:
     return model
 
 
-def sequential(norm: str, inputs: Tensor) -> nn.Module:
+def sequential(norm: str) -> nn.Module:
     """Make a small transformer whose layer normalization is replaced by another norm.
 
     Args:
         norm: One of ``SEQUENCE_NORMS``.
-        inputs: Sequences that start the data-based weight normalization.
 
-    >>> sequential("none", torch.zeros(1, 12).long())(torch.zeros(2, 12).long()).shape
+    >>> sequential("none")(torch.zeros(2, 12).long()).shape
     torch.Size([2, 8])
     """
-    model = Transformer(SYMBOLS, SYMBOLS, LENGTH, width=32, heads=2, layers=2, causal=False, readout="mean")
+    model = Transformer(
+        SYMBOLS, SYMBOLS, LENGTH, width=32, heads=2, layers=2, causal=False, readout="mean"
+    )
     if norm == "layer":
         return model
     for parent in list(model.modules()):
@@ -132,14 +159,17 @@ def sequential(norm: str, inputs: Tensor) -> nn.Module:
     for layer in list(model.modules()):
         if isinstance(layer, nn.Linear) and layer is not model.head:
             _weighted(layer, norm)
-    return start_on_data(model, inputs) if norm == "weight, data-based" else model
+    return model
 
 
 def images() -> tuple[Pair, Pair]:
     """Return the 8×8 digits, divided for training and testing."""
     data = digits()
     assert data.test is not None
-    return (data.inputs.view(-1, 1, 8, 8), data.targets), (data.test[0].view(-1, 1, 8, 8), data.test[1])
+    return (data.inputs.view(-1, 1, 8, 8), data.targets), (
+        data.test[0].view(-1, 1, 8, 8),
+        data.test[1],
+    )
 
 
 def sequences(count: int, seed: int) -> Pair:
@@ -161,4 +191,34 @@ def sequences(count: int, seed: int) -> Pair:
     return rows, rows[every, place + 1]
 
 
-NETWORKS: dict[str, Callable[[str, Tensor], nn.Module]] = {"CNN": convolutional, "transformer": sequential}
+NETWORKS: dict[str, Callable[[str], nn.Module]] = {
+    "CNN": convolutional,
+    "transformer": sequential,
+}
+
+
+def started(network: str, norm: str, inputs: Tensor, factor: float) -> nn.Module:
+    """Make a network with the initial weights of its layers multiplied by a factor.
+
+    Args:
+        network: A key of ``NETWORKS``.
+        norm: One of its norms.
+        inputs: A batch that starts the data-based weight normalization, after the factor.
+        factor: The factor; standardized weights do not feel it.
+    """
+    model = NETWORKS[network](norm)
+    with torch.no_grad():
+        for layer in model.modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                _scaling(layer).mul_(factor)
+    return start_on_data(model, inputs) if norm == "weight, data-based" else model
+
+
+def _scaling(layer: Any) -> Tensor:
+    """Return the tensor that scales a layer's weights: the gain where they are normalized."""
+    if not parametrize.is_parametrized(layer, "weight"):
+        found: Tensor = layer.weight
+    else:
+        held = layer.parametrizations.weight
+        found = held.original0 if hasattr(held, "original0") else held.original
+    return found

@@ -6,15 +6,33 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from mindgap.core import Bar, Chart, Record, Series, Study, Subject, Table, Trial, holm, option, paired, seeded
+from mindgap.core import (
+    Bar,
+    Chart,
+    Record,
+    Series,
+    Study,
+    Subject,
+    Table,
+    Trial,
+    holm,
+    option,
+    paired,
+    seeded,
+)
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.products import gauss_newton_products
 from mindgap.ops.curvature.spectrum import top_eigenpairs, trace
-from mindgap.studies.conditioning.networks import NETWORKS, NORMS, SEQUENCE_NORMS, images, sequences
-from mindgap.studies.conditioning.steps import Pair, Problem, compared, scaled, spoken, tuned
+from mindgap.studies.conditioning.networks import NORMS, SEQUENCE_NORMS, images, sequences, started
+from mindgap.studies.conditioning.steps import Pair, Problem, compared, spoken, tuned
 
 # Batch size and factor of the initial weights.
-SETTINGS = {"standard": (64, 1.0), "batch size 4": (4, 1.0), "weights × 0.5": (64, 0.5), "weights × 2": (64, 2.0)}
+SETTINGS = {
+    "standard": (64, 1.0),
+    "batch size 4": (4, 1.0),
+    "weights × 0.5": (64, 0.5),
+    "weights × 2": (64, 2.0),
+}
 ARMS = {"CNN": NORMS, "transformer": SEQUENCE_NORMS}
 RULE = {"CNN": "momentum", "transformer": "Adam"}
 NOTES = (
@@ -50,8 +68,16 @@ class ConditioningNormalization(Study):
     """
 
     method = ("E4",)
-    cites = ("ioffe2015batch", "ba2016layer", "salimans2016weight", "qiao2019weight", "brock2021characterizing")
+    cites = (
+        "ioffe2015batch",
+        "ba2016layer",
+        "salimans2016weight",
+        "qiao2019weight",
+        "brock2021characterizing",
+    )
 
+    networks: tuple[str, ...] = ("CNN", "transformer")
+    settings: tuple[str, ...] = tuple(SETTINGS)
     seeds: int = option(5, help="fresh seeds per norm", low=2)
     search: int = option(2, help="seeds on which the learning rate is chosen", low=1)
     rates: int = option(7, help="learning rates per norm, a factor of 3.16 apart", low=1)
@@ -63,9 +89,9 @@ class ConditioningNormalization(Study):
         """One trial per network, setting and norm."""
         return [
             Trial(parameters={"network": network, "setting": setting, "norm": norm})
-            for network, norms in ARMS.items()
-            for setting in SETTINGS
-            for norm in norms
+            for network in self.networks
+            for setting in self.settings
+            for norm in ARMS[network]
         ]
 
     def run(self, trial: Trial) -> Record:
@@ -74,7 +100,7 @@ class ConditioningNormalization(Study):
         batch_size, factor = SETTINGS[trial["setting"]]
         train, test = images() if network == "CNN" else (sequences(2_000, 0), sequences(1_000, 1))
         problem = Problem(
-            model=lambda: started(network, norm, train, factor),
+            model=lambda: started(network, norm, train[0][:64], factor),
             train=train,
             batch_size=batch_size,
             target=self.target,
@@ -107,18 +133,33 @@ class ConditioningNormalization(Study):
         groups: dict[tuple[str, str], dict[str, Record]] = {}
         for trial, record in records:
             groups.setdefault((trial["network"], trial["setting"]), {})[trial["norm"]] = record
-        rows = [
-            row for key, found in groups.items() for row in self._rows(*key, found)
-        ]
+        rows = [row for key, found in groups.items() for row in self._rows(*key, found)]
         return Table(
             title="Normalization: curvature at the start, steps to a loss, test error",
-            columns=("network", "setting", "norm", "λ_max", "spread", "learning rate", "steps", "ratio", "p", "test error"),
+            columns=(
+                "network",
+                "setting",
+                "norm",
+                "λ_max",
+                "spread",
+                "learning rate",
+                "steps",
+                "ratio",
+                "p",
+                "test error",
+            ),
             rows=tuple(rows),
             notes=(*NOTES, *_judged(groups)),
-            charts=tuple(_chart(network, groups) for network in ARMS if any(key[0] == network for key in groups)),
+            charts=tuple(
+                _chart(network, groups)
+                for network in ARMS
+                if any(key[0] == network for key in groups)
+            ),
         )
 
-    def _rows(self, network: str, setting: str, found: Mapping[str, Record]) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, network: str, setting: str, found: Mapping[str, Record]
+    ) -> list[tuple[Any, ...]]:
         tests = compared({norm: record["steps"] for norm, record in found.items()}, "none")
         return [
             (
@@ -131,13 +172,16 @@ class ConditioningNormalization(Study):
         ]
 
     def tiny(self) -> Self:
-        """Use two seeds, one learning rate, ten steps and few samples."""
-        return self.replace(seeds=2, search=1, rates=1, limit=10, samples=8)
-
-
-def started(network: str, norm: str, train: Pair, factor: float) -> nn.Module:
-    """Make a network with its initial weights multiplied by a factor."""
-    return scaled(NETWORKS[network](norm, train[0][:64]), factor)
+        """Use one network, two seeds, one learning rate, ten steps and few samples."""
+        return self.replace(
+            networks=("transformer",),
+            settings=("standard",),
+            seeds=2,
+            search=1,
+            rates=1,
+            limit=10,
+            samples=8,
+        )
 
 
 def with_statistics(model: nn.Module, train: Pair) -> nn.Module:
@@ -163,12 +207,54 @@ def _mean(values: Sequence[float]) -> float:
 # What the slides claim: network, settings, norm, control, and what is compared.
 CLAIMS = (
     ("CNN", ("standard",), "batch", "none", "steps", "batch normalization speeds up"),
-    ("CNN", ("weights × 0.5", "weights × 2"), "batch", "none", "steps", "also from other initial weights"),
-    ("CNN", ("standard",), "batch", "none", "test_error", "batch normalization lowers the test error"),
-    ("CNN", ("batch size 4",), "group", "batch", "steps", "batches of 4 are too small for batch normalization (group is faster)"),
-    ("CNN", ("standard",), "batch", "layer", "test_error", "layer normalization is worse than batch normalization for CNNs"),
-    ("transformer", ("standard",), "layer", "none", "steps", "layer normalization speeds up transformers"),
-    ("CNN", ("standard",), "weight, data-based", "weight", "steps", "the data-based start of weight normalization is faster"),
+    (
+        "CNN",
+        ("weights × 0.5", "weights × 2"),
+        "batch",
+        "none",
+        "steps",
+        "also from other initial weights",
+    ),
+    (
+        "CNN",
+        ("standard",),
+        "batch",
+        "none",
+        "test_error",
+        "batch normalization lowers the test error",
+    ),
+    (
+        "CNN",
+        ("batch size 4",),
+        "group",
+        "batch",
+        "steps",
+        "batches of 4 are too small for batch normalization (group is faster)",
+    ),
+    (
+        "CNN",
+        ("standard",),
+        "batch",
+        "layer",
+        "test_error",
+        "layer normalization is worse than batch normalization for CNNs",
+    ),
+    (
+        "transformer",
+        ("standard",),
+        "layer",
+        "none",
+        "steps",
+        "layer normalization speeds up transformers",
+    ),
+    (
+        "CNN",
+        ("standard",),
+        "weight, data-based",
+        "weight",
+        "steps",
+        "the data-based start of weight normalization is faster",
+    ),
 )
 
 
@@ -196,7 +282,11 @@ def _verdict(difference: float, p: float) -> str:
 
 def _chart(network: str, groups: Mapping[tuple[str, str], Mapping[str, Record]]) -> Chart:
     series = tuple(
-        Series(name=setting, x=tuple(found), y=tuple(_mean(record["steps"]) for record in found.values()))
+        Series(
+            name=setting,
+            x=tuple(found),
+            y=tuple(_mean(record["steps"]) for record in found.values()),
+        )
         for (where, setting), found in groups.items()
         if where == network
     )

@@ -4,11 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from mindgap.core import Bar, Chart, Record, Series, Study, Table, Trial, option
-from mindgap.studies.conditioning.networks import NETWORKS, images, sequences
-from mindgap.studies.conditioning.steps import RULES, Problem, compared, scaled, spoken, tuned
+from mindgap.studies.conditioning.networks import NETWORKS, images, sequences, started
+from mindgap.studies.conditioning.steps import RULES, Problem, compared, spoken, tuned
 
 # Changes of the standard problem: batch size and factor of the initial weights.
-SETTINGS = {"standard": (64, 1.0), "batch size 256": (256, 1.0), "weights × 0.5": (64, 0.5), "weights × 2": (64, 2.0)}
+SETTINGS = {
+    "standard": (64, 1.0),
+    "batch size 256": (256, 1.0),
+    "weights × 0.5": (64, 0.5),
+    "weights × 2": (64, 2.0),
+}
 NORM = {"CNN": "none", "transformer": "layer"}
 NOTES = (
     "Published claim (lecture slides): diagonal preconditioners (AdaGrad, RMSProp, AdaDelta, Adam) "
@@ -39,20 +44,28 @@ class ConditioningOptimizers(Study):
     """
 
     method = ("E4",)
-    cites = ("duchi2011adaptive", "zeiler2012adadelta", "kingma2015adam", "martens2015optimizing", "gupta2018shampoo")
+    cites = (
+        "duchi2011adaptive",
+        "zeiler2012adadelta",
+        "kingma2015adam",
+        "martens2015optimizing",
+        "gupta2018shampoo",
+    )
 
+    networks: tuple[str, ...] = ("CNN", "transformer")
+    settings: tuple[str, ...] = tuple(SETTINGS)
     seeds: int = option(5, help="fresh seeds per optimizer", low=2)
     search: int = option(2, help="seeds on which the learning rate is chosen", low=1)
     rates: int = option(7, help="learning rates per optimizer, a factor of 3.16 apart", low=1)
-    limit: int = option(300, help="the most steps", low=10)
+    limit: int = option(400, help="the most steps", low=10)
     target: float = option(0.2, help="the training loss to reach", above=0)
 
     def trials(self) -> Sequence[Trial]:
         """One trial per network, setting and optimizer."""
         return [
             Trial(parameters={"network": network, "setting": setting, "optimizer": rule})
-            for network in NETWORKS
-            for setting in SETTINGS
+            for network in self.networks
+            for setting in self.settings
             for rule in RULES
         ]
 
@@ -67,7 +80,7 @@ class ConditioningOptimizers(Study):
     def _problem(self, network: str, batch_size: int, factor: float) -> Problem:
         train = images()[0] if network == "CNN" else sequences(2_000, seed=0)
         return Problem(
-            model=lambda: scaled(NETWORKS[network](NORM[network], train[0][:64]), factor),
+            model=lambda: started(network, NORM[network], train[0], factor),
             train=train,
             batch_size=batch_size,
             target=self.target,
@@ -79,17 +92,33 @@ class ConditioningOptimizers(Study):
         groups: dict[tuple[str, str], dict[str, Record]] = {}
         for trial, record in records:
             groups.setdefault((trial["network"], trial["setting"]), {})[trial["optimizer"]] = record
-        rows = [row for (network, setting), found in groups.items() for row in self._rows(network, setting, found)]
-        ends = [f"{t['network']}, {t['setting']}, {t['optimizer']}" for t, r in records if r["at_end"]]
+        rows = [
+            row
+            for (network, setting), found in groups.items()
+            for row in self._rows(network, setting, found)
+        ]
+        ends = [
+            f"{t['network']}, {t['setting']}, {t['optimizer']}" for t, r in records if r["at_end"]
+        ]
         return Table(
             title="Steps to a training loss with eight optimizers",
             columns=("network", "setting", "optimizer", "learning rate", "steps", "ratio", "p"),
             rows=tuple(rows),
-            notes=(*NOTES, *_judged(groups), f"Learning rates at an end of their grid: {'; '.join(ends) or 'none'}."),
-            charts=tuple(_chart(network, groups) for network in NETWORKS if any(key[0] == network for key in groups)),
+            notes=(
+                *NOTES,
+                *_judged(groups),
+                f"Learning rates at an end of their grid: {'; '.join(ends) or 'none'}.",
+            ),
+            charts=tuple(
+                _chart(network, groups)
+                for network in NETWORKS
+                if any(key[0] == network for key in groups)
+            ),
         )
 
-    def _rows(self, network: str, setting: str, found: Mapping[str, Record]) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, network: str, setting: str, found: Mapping[str, Record]
+    ) -> list[tuple[Any, ...]]:
         tests = compared({rule: record["steps"] for rule, record in found.items()}, "SGD")
         return [
             (
@@ -100,8 +129,10 @@ class ConditioningOptimizers(Study):
         ]
 
     def tiny(self) -> Self:
-        """Use two seeds, one learning rate and twelve steps."""
-        return self.replace(seeds=2, search=1, rates=1, limit=12)
+        """Use one network, two seeds, one learning rate and twelve steps."""
+        return self.replace(
+            networks=("transformer",), settings=("standard",), seeds=2, search=1, rates=1, limit=12
+        )
 
 
 def _judged(groups: Mapping[tuple[str, str], Mapping[str, Record]]) -> list[str]:

@@ -7,7 +7,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mindgap.core import Chart, Line, Record, Series, Study, Table, Trial, generator, holm, mean_interval, option, paired, seeded
+from mindgap.core import (
+    Chart,
+    Line,
+    Record,
+    Series,
+    Study,
+    Table,
+    Trial,
+    generator,
+    holm,
+    mean_interval,
+    option,
+    paired,
+    seeded,
+)
 from mindgap.studies.conditioning.steps import FACTOR, RULES, Pair
 
 OPTIMIZERS = ("SGD", "momentum", "AdaGrad", "RMSProp", "AdaDelta", "Adam")
@@ -103,13 +117,25 @@ class ConditioningRareWords(Study):
         """One row per optimizer, with its error on each group of words."""
         found = {trial["optimizer"]: record for trial, record in records}
         tests = _tests(found)
-        rows = tuple((rule, record["rate"], *_cells(record, tests.get(rule, {}))) for rule, record in found.items())
+        rows = tuple(
+            (rule, record["rate"], *_cells(record, tests.get(rule, {})))
+            for rule, record in found.items()
+        )
         ends = [rule for rule, record in found.items() if record["at_end"]]
         return Table(
             title="Test error on sentences of frequent and of rare words, by optimizer",
-            columns=("optimizer", "learning rate", "all", *(text for group in GROUPS for text in (group, f"{group}, from SGD"))),
+            columns=(
+                "optimizer",
+                "learning rate",
+                "all",
+                *(text for group in GROUPS for text in (group, f"{group}, from SGD")),
+            ),
             rows=rows,
-            notes=(*NOTES, *_judged(found, tests), f"Learning rates at an end of their grid: {', '.join(ends) or 'none'}."),
+            notes=(
+                *NOTES,
+                *_judged(found, tests),
+                f"Learning rates at an end of their grid: {', '.join(ends) or 'none'}.",
+            ),
             charts=(_chart(found),),
         )
 
@@ -123,7 +149,9 @@ def scores(seed: int) -> Tensor:
     return torch.randn(WORDS, generator=generator(seed))
 
 
-def sentences(hidden: Tensor, count: int, source: torch.Generator, ranks: tuple[int, int] = (0, WORDS)) -> Pair:
+def sentences(
+    hidden: Tensor, count: int, source: torch.Generator, ranks: tuple[int, int] = (0, WORDS)
+) -> Pair:
     """Draw sentences by Zipf's law from the words of some ranks, with their classes.
 
     Args:
@@ -144,7 +172,9 @@ def sentences(hidden: Tensor, count: int, source: torch.Generator, ranks: tuple[
 
 def _tests(found: Mapping[str, Record]) -> dict[str, dict[str, Any]]:
     keys = [(rule, group) for rule in found if rule != "SGD" for group in GROUPS]
-    tests = [paired(found[rule]["errors"][group], found["SGD"]["errors"][group]) for rule, group in keys]
+    tests = [
+        paired(found[rule]["errors"][group], found["SGD"]["errors"][group]) for rule, group in keys
+    ]
     corrected = holm([test.p_value for test in tests])
     out: dict[str, dict[str, Any]] = {}
     for (rule, group), test, p in zip(keys, tests, corrected, strict=True):
@@ -170,7 +200,11 @@ def _percent(values: Sequence[float]) -> str:
 
 def _judged(found: Mapping[str, Record], tests: Mapping[str, Mapping[str, Any]]) -> list[str]:
     adaptive = [rule for rule in ("AdaGrad", "RMSProp", "AdaDelta", "Adam") if rule in found]
-    better = [rule for rule in adaptive if tests[rule]["rare"][0].difference < 0 and tests[rule]["rare"][1] < 0.05]
+    better = [
+        rule
+        for rule in adaptive
+        if tests[rule]["rare"][0].difference < 0 and tests[rule]["rare"][1] < 0.05
+    ]
     return [
         f"On rare words, {len(better)} of {len(adaptive)} adaptive optimizers have a significantly "
         f"lower error than SGD: {', '.join(better) or 'none'}."

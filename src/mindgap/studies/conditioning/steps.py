@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mindgap.core import generator, paired, holm, mean_interval, seeded
+from mindgap.core import generator, holm, mean_interval, paired, seeded
 from mindgap.training.preconditioned import KFAC, Shampoo
 
 Pair = tuple[Tensor, Tensor]
@@ -118,19 +118,11 @@ def tuned(problem: Problem, rule: str, *, rates: int, search: int) -> tuple[floa
 def _cost(problem: Problem, rule: str, rate: float, search: int) -> tuple[float, float]:
     """Return mean steps and, where no run reaches the target, the last loss."""
     runs = [problem.learn(rule, rate, 10_000 + seed) for seed in range(search)]
-    last = [sum(run.losses[-MEMORY:]) / MEMORY if len(run.losses) >= run.steps else math.inf for run in runs]
+    last = [
+        sum(run.losses[-MEMORY:]) / MEMORY if len(run.losses) >= run.steps else math.inf
+        for run in runs
+    ]
     return sum(run.steps for run in runs) / search, sum(last) / search
-
-
-def scaled(model: nn.Module, factor: float) -> nn.Module:
-    """Multiply the initial weights of linear layers and convolutions by a factor, in place."""
-    with torch.no_grad():
-        for module in model.modules():
-            if isinstance(module, nn.Linear | nn.Conv2d):
-                for weight in module.parameters(recurse=True):
-                    if weight.ndim > 1:
-                        weight.mul_(factor)
-    return model
 
 
 def compared(steps: Mapping[Any, Sequence[int]], control: Any) -> dict[Any, tuple[str, float]]:
