@@ -67,7 +67,7 @@ class ConditioningDepth(Study):
     search: int = option(1, help="seeds on which the learning rate is chosen", low=1)
     rates: int = option(5, help="learning rates per network, a factor of 3.16 apart", low=1)
     width: int = option(4, help="channels of the first stage; 16 in the paper", low=1)
-    limit: int = option(200, help="the most steps", low=10)
+    most_steps: int = option(200, help="the most steps", low=10)
     target: float = option(0.5, help="the training loss to reach", above=0)
     samples: int = option(128, help="training samples of the Hessian", low=2)
 
@@ -88,7 +88,7 @@ class ConditioningDepth(Study):
             train=(images, data.targets),
             batch_size=64,
             target=self.target,
-            limit=self.limit,
+            limit=self.most_steps,
         )
         rate, at_end = tuned(problem, "momentum", rates=self.rates, search=self.search)
         steps = [problem.learn("momentum", rate, seed).steps for seed in range(self.seeds)]
@@ -144,13 +144,13 @@ class ConditioningDepth(Study):
         return (
             *(depth, ARMS[skips]),
             *(_middle(record[name]) for name in ("largest", "smallest", "spread", "gradients")),
-            *(record["rate"], spoken(record["steps"], self.limit)),
+            *(record["rate"], spoken(record["steps"], self.most_steps)),
             *(compared(steps, True)[False] if not skips and len(steps) == 2 else ("—", "—")),
         )
 
     def tiny(self) -> Self:
         """Use two shallow networks, two seeds and ten steps."""
-        return self.replace(depths=(8,), seeds=2, rates=1, width=2, limit=10, samples=8)
+        return self.replace(depths=(8,), seeds=2, rates=1, width=2, most_steps=10, samples=8)
 
 
 def _first_over_last(model: nn.Module, flat: FlatLoss) -> float:

@@ -81,7 +81,7 @@ class ConditioningNormalization(Study):
     seeds: int = option(5, help="fresh seeds per norm", low=2)
     search: int = option(2, help="seeds on which the learning rate is chosen", low=1)
     rates: int = option(7, help="learning rates per norm, a factor of 3.16 apart", low=1)
-    limit: int = option(300, help="steps of every run", low=10)
+    most_steps: int = option(300, help="steps of every run", low=10)
     target: float = option(0.2, help="the training loss to reach", above=0)
     samples: int = option(256, help="training samples of the curvature", low=2)
 
@@ -104,7 +104,7 @@ class ConditioningNormalization(Study):
             train=train,
             batch_size=batch_size,
             target=self.target,
-            limit=self.limit,
+            limit=self.most_steps,
         )
         rate, at_end = tuned(problem, RULE[network], rates=self.rates, search=self.search)
         runs = [problem.learn(RULE[network], rate, seed, whole=True) for seed in range(self.seeds)]
@@ -164,7 +164,7 @@ class ConditioningNormalization(Study):
         return [
             (
                 *(network, setting, norm, _mean(record["largest"]), _mean(record["spread"])),
-                *(record["rate"], spoken(record["steps"], self.limit)),
+                *(record["rate"], spoken(record["steps"], self.most_steps)),
                 *tests.get(norm, ("—", "—")),
                 f"{100 * _mean(record['test_error']):.1f} %",
             )
@@ -179,7 +179,7 @@ class ConditioningNormalization(Study):
             seeds=2,
             search=1,
             rates=1,
-            limit=10,
+            most_steps=10,
             samples=8,
         )
 

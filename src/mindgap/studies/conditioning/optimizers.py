@@ -57,7 +57,7 @@ class ConditioningOptimizers(Study):
     seeds: int = option(5, help="fresh seeds per optimizer", low=2)
     search: int = option(2, help="seeds on which the learning rate is chosen", low=1)
     rates: int = option(7, help="learning rates per optimizer, a factor of 3.16 apart", low=1)
-    limit: int = option(400, help="the most steps", low=10)
+    most_steps: int = option(400, help="the most steps", low=10)
     target: float = option(0.2, help="the training loss to reach", above=0)
 
     def trials(self) -> Sequence[Trial]:
@@ -84,7 +84,7 @@ class ConditioningOptimizers(Study):
             train=train,
             batch_size=batch_size,
             target=self.target,
-            limit=self.limit,
+            limit=self.most_steps,
         )
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
@@ -122,7 +122,7 @@ class ConditioningOptimizers(Study):
         tests = compared({rule: record["steps"] for rule, record in found.items()}, "SGD")
         return [
             (
-                *(network, setting, rule, record["rate"], spoken(record["steps"], self.limit)),
+                *(network, setting, rule, record["rate"], spoken(record["steps"], self.most_steps)),
                 *tests.get(rule, ("—", "—")),
             )
             for rule, record in found.items()
@@ -131,7 +131,12 @@ class ConditioningOptimizers(Study):
     def tiny(self) -> Self:
         """Use one network, two seeds, one learning rate and twelve steps."""
         return self.replace(
-            networks=("transformer",), settings=("standard",), seeds=2, search=1, rates=1, limit=12
+            networks=("transformer",),
+            settings=("standard",),
+            seeds=2,
+            search=1,
+            rates=1,
+            most_steps=12,
         )
 
 
