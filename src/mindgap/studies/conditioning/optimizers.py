@@ -55,8 +55,8 @@ class ConditioningOptimizers(Study):
     networks: tuple[str, ...] = ("CNN", "transformer")
     settings: tuple[str, ...] = tuple(SETTINGS)
     seeds: int = option(5, help="fresh seeds per optimizer", low=2)
-    search: int = option(2, help="seeds on which the learning rate is chosen", low=1)
-    rates: int = option(7, help="learning rates per optimizer, a factor of 3.16 apart", low=1)
+    search: int = option(1, help="seeds on which the learning rate is chosen", low=1)
+    rates: int = option(5, help="learning rates per optimizer, a factor of 3.16 apart", low=1)
     most_steps: int = option(400, help="the most steps", low=10)
     target: float = option(0.2, help="the training loss to reach", above=0)
 
