@@ -1,0 +1,1 @@
+"""Studies of conditioning: optimizers, normalization, rare words, depth and skip connections (E4)."""
