@@ -4,6 +4,10 @@ from mindgap.studies.batch_size.large_batch import LargeBatch as LargeBatch
 from mindgap.studies.certificates.certificates import Certificates as Certificates
 from mindgap.studies.certificates.coverage import CertificateCoverage as CertificateCoverage
 from mindgap.studies.compression.noise_by_layer import NoiseByLayer as NoiseByLayer
+from mindgap.studies.conditioning.depth import ConditioningDepth as ConditioningDepth
+from mindgap.studies.conditioning.normalization import ConditioningNormalization as ConditioningNormalization
+from mindgap.studies.conditioning.optimizers import ConditioningOptimizers as ConditioningOptimizers
+from mindgap.studies.conditioning.rare_words import ConditioningRareWords as ConditioningRareWords
 from mindgap.studies.darc.by_epoch import DARCByEpoch as DARCByEpoch
 from mindgap.studies.darc.darc1 import DARC1 as DARC1
 from mindgap.studies.darc.good_data import GoodDataSet as GoodDataSet
