@@ -91,3 +91,32 @@ def test_the_model_keeps_no_hooks() -> None:
     found = lipschitz_upper(net, torch.zeros(1, 4))
     assert found == Composed(found.upper)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in net.modules())
+
+
+class Copied(nn.Module):
+    """Applies a function to its input."""
+
+    def __init__(self, function: object) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the function."""
+        found: Tensor = self.function(x)  # type: ignore[operator]
+        return found
+
+
+def test_copies_by_broadcasting_count() -> None:
+    x = torch.ones(1, 3, 1)
+    outer = Copied(lambda x: x * torch.tensor([1.0, 2.0, 2.0]))
+    assert steepest(outer, x) == pytest.approx(3.0)
+    assert lipschitz_upper(outer, x).upper == pytest.approx(2 * math.sqrt(3))
+    shifted = Copied(lambda x: x + torch.zeros(1, 3, 4))
+    assert lipschitz_upper(shifted, x).upper == pytest.approx(steepest(shifted, x)) == 2.0
+
+
+def test_an_index_that_may_repeat_places_has_no_rule() -> None:
+    twice = Copied(lambda x: x[:, [0, 0]])
+    assert steepest(twice, torch.ones(1, 2)) > 1.4
+    assert lipschitz_upper(twice, torch.ones(1, 2)).upper == math.inf
+    assert lipschitz_upper(Copied(lambda x: x[:, 1:]), torch.ones(1, 2)).upper == 1.0

@@ -144,13 +144,22 @@ class _Constants(TorchFunctionMode):
     ) -> float | None:
         """Return the constant of a function's result, or None if it has no rule."""
         if re.fullmatch("[ir]?(add|sub)", name) and "alpha" not in given:
-            return math.fsum(found)
+            return math.fsum(self._spread(args, result))
         if re.fullmatch("cat|concat|stack", name):
             return math.hypot(*found)
         if re.fullmatch("[ir]?mul|i?(true)?div", name) and len(found) == 1:
-            return found[0] * self._factor(args, name.endswith("div"))
+            return self._spread(args, result)[0] * self._factor(args, name.endswith("div"))
         factor = _factor_of(name, args, given, result)
         return None if factor is None else factor * found[0]
+
+    def _spread(self, args: Any, result: Tensor) -> list[float]:
+        """Return the constants of what was added or multiplied; copies by broadcasting count."""
+        known = [(value, self.constant(value)) for value in args]
+        return [
+            constant * math.sqrt(max(1.0, result.numel() / value.numel()))
+            for value, constant in known
+            if constant is not None
+        ]
 
     def _factor(self, args: Any, divides: bool) -> float:
         """The largest entry of the constant factor, or the inverse of the smallest."""
@@ -165,8 +174,15 @@ def _each(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
+def _may_repeat(index: Any) -> bool:
+    """Tell whether an index could name a place twice, as tensors and lists can."""
+    return any(isinstance(one, Tensor | list) for one in _each(index)) or isinstance(index, list)
+
+
 def _factor_of(name: str, args: Any, given: Any, result: Any) -> float | None:
     """Return the constant of a function of one tensor, or None if it has no rule."""
+    if name == "getitem" and _may_repeat(args[1]):
+        return None
     if _ONE.fullmatch(name):
         return 1.0
     if name == "leaky_relu":
