@@ -1,5 +1,6 @@
 # Written by `make generate`; do not edit.
 from mindgap.studies.batch_size.gap import BatchSizeGap as BatchSizeGap
+from mindgap.studies.batch_size.large_batch import LargeBatch as LargeBatch
 from mindgap.studies.certificates.certificates import Certificates as Certificates
 from mindgap.studies.certificates.coverage import CertificateCoverage as CertificateCoverage
 from mindgap.studies.darc.by_epoch import DARCByEpoch as DARCByEpoch
