@@ -1,7 +1,7 @@
 """Parameters that the compression theorem would leave of a network."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -85,7 +85,7 @@ class Compression(Measure):
                 **self._run(net, plan, seen),
             },
             details=self._details(found, plan, parts),
-            charts=_charts(found, self.quantile),
+            charts=_charts(net, found, self.quantile),
         )
 
     def _epsilon(self, subject: Subject) -> float | None:
@@ -152,13 +152,12 @@ def _with_margin(plan: Plan, total: float, epsilon: float) -> dict[str, float]:
     }
 
 
-def _charts(found: Cushions, quantile: float) -> tuple[Bar, ...]:
+def _charts(net: DenseNet, found: Cushions, quantile: float) -> tuple[Bar, ...]:
     """Draw both cushions by layer: as the theorem has them, and as most samples do."""
     shares = sorted({quantile, *QUANTILES})
     names = [str(number) for number in range(1, len(found.widths) + 1)]
-    noise = [width**-0.5 for width in found.widths]
 
-    def bars(title: str, values: torch.Tensor, label: str) -> Bar:
+    def bars(title: str, values: torch.Tensor, label: str, noise: Sequence[int]) -> Bar:
         rows = [
             Series(name=_share(share), x=names, y=_known(lowest(values, share))) for share in shares
         ]
@@ -167,12 +166,12 @@ def _charts(found: Cushions, quantile: float) -> tuple[Bar, ...]:
             x_label="layer",
             y_label=label,
             y_scale="log",
-            series=[*rows, Series(name="random noise, 1/√width", x=names, y=noise)],
+            series=[*rows, Series(name="random noise", x=names, y=[w**-0.5 for w in noise])],
         )
 
     return (
-        bars("Layer cushion by layer", found.layer, "μ"),
-        bars("Minimal interlayer cushion by layer", found.minimal, "μ→"),
+        bars("Layer cushion by layer", found.layer, "μ", [w.shape[1] for w in net.weights]),
+        bars("Minimal interlayer cushion by layer", found.minimal, "μ→", found.widths),
     )
 
 

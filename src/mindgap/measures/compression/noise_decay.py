@@ -161,8 +161,9 @@ def _chart(decay: Tensor, layers: Layers) -> Line:
         title="Noise of one layer at the later ones",
         x_label="layer",
         y_label="relative error over injected noise",
+        x_scale="category",
         y_scale="log",
-        marks=(Mark(name="as large as injected", y=1.0),),
+        marks=(Mark(name="injected", y=1.0),),
         series=[
             Series(name=f"from {names[row]}", x=names[row:], y=_positive(values[row:]))
             for row, values in enumerate(decay.tolist())

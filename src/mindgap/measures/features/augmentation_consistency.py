@@ -15,8 +15,8 @@ MOVES = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 class AugmentationConsistency(Measure):
     r"""Share of training images whose prediction stays the same when they are shifted.
 
-    Formula: $\frac{1}{4n} \sum_{i=1}^{n} \sum_{t \in \{\uparrow,\downarrow,\leftarrow,\rightarrow\}}
-    \left[ \hat y(t(x_i)) = \hat y(x_i) \right]$
+    Formula: $\frac{1}{4n} \sum_{i=1}^{n} \sum_{k=1}^{4} \left[ \hat y(t_k(x_i)) = \hat y(x_i)
+    \right], \qquad t_k \text{ a shift up, down, left or right}$
 
     Reading: Near 1 the network does not depend on the exact place of things. Entries of this kind
     did well in a competition on predicting generalization. ``mirrored`` says the same of images

@@ -110,6 +110,7 @@ def _line(names: list[str], accuracy: list[float]) -> Line:
         title="Accuracy of the neighbors' votes by layer",
         x_label="what enters the layer",
         y_label="share of samples whose label wins",
+        x_scale="category",
         percent=True,
         series=(Series(name="votes", x=names, y=accuracy),),
     )

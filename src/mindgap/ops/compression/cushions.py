@@ -50,8 +50,8 @@ def cushions(net: DenseNet, inputs: Tensor) -> Cushions:
     \quad \mu_{i,j} = \frac{\lVert x^j \rVert}{\lVert J^{i,j} \rVert_F \lVert x^i \rVert}, \quad
     c = \frac{\lVert x^i \rVert}{\lVert \phi(x^i) \rVert}$
 
-    Reading: A cushion of one over the square root of the width is that of random noise; a larger
-    one means that a layer passes the signal on better than noise.
+    Reading: Random noise has a cushion of about one over the square root of the number of units
+    that it enters by. A larger one means that a layer passes the signal on better than noise.
 
     Assumes: Dense layers with ReLU or leaky ReLU. The theorem takes the least cushion over the
     training samples.

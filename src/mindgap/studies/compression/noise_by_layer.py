@@ -221,8 +221,9 @@ def _decay(by_state: dict[str, list[Record]]) -> Line:
         title="Noise of the first layer at the later ones",
         x_label="layer",
         y_label="relative error over injected noise",
+        x_scale="category",
         series=series,
-        marks=(Mark(name="as large as injected", y=1.0),),
+        marks=(Mark(name="injected", y=1.0),),
     )
 
 
@@ -245,5 +246,6 @@ def _cushions(by_state: dict[str, list[Record]]) -> Line:
         title="Layer cushion by layer, a tenth of the samples below",
         x_label="layer",
         y_label="μ",
+        x_scale="category",
         series=series,
     )
