@@ -35,7 +35,11 @@ def layers_of(flat: FlatLoss) -> dict[str, nn.Module] | None:
 
 def _is_known(layer: nn.Module) -> bool:
     if type(layer) is nn.Conv2d:
-        return layer.groups == 1 and layer.padding_mode == "zeros" and layer.padding != "same"
+        return (
+            layer.groups == 1
+            and layer.padding_mode == "zeros"
+            and not isinstance(layer.padding, str)
+        )
     return type(layer) is nn.Linear
 
 
@@ -99,6 +103,7 @@ def _recorded(layers: dict[str, nn.Module]) -> Iterator[Calls]:
 def _squares(layer: nn.Module, given: Tensor, slope: Tensor) -> tuple[Tensor, Tensor] | None:
     """Sum the squared derivatives by weight and bias over roots and samples."""
     if isinstance(layer, nn.Conv2d):
+        assert not isinstance(layer.padding, str)
         patches = F.unfold(given, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
         lines = slope.flatten(3).transpose(0, 1).flatten(1, 2)  # samples, roots × channels, places
         products = lines @ patches.transpose(1, 2)
