@@ -104,7 +104,7 @@ def test_no_statistics_are_refused() -> None:
 
 
 def test_a_bare_normalization_is_refused() -> None:
-    with pytest.raises(InputError, match="nn.Sequential"):
+    with pytest.raises(InputError, match="Wrap it in"):
         folded(nn.BatchNorm1d(3), torch.randn(2, 3))
 
 
