@@ -103,6 +103,11 @@ def test_no_statistics_are_refused() -> None:
         folded(model, torch.randn(2, 3))
 
 
+def test_a_bare_normalization_is_refused() -> None:
+    with pytest.raises(InputError, match="Wrap it in"):
+        folded(nn.BatchNorm1d(3), torch.randn(2, 3))
+
+
 def test_what_changes_the_function_is_refused() -> None:
     class Peeks(nn.Module):
         def __init__(self) -> None:

@@ -153,5 +153,10 @@ def _as_layer(scale: Tensor, shift: Tensor, shape: tuple[int, ...]) -> nn.Module
 
 
 def _replace(model: nn.Module, name: str, own: nn.Module) -> None:
+    if not name:
+        raise InputError(
+            "A model must hold its BatchNorm as a layer, got one that is nothing else. Wrap it in "
+            "nn.Sequential."
+        )
     parent, _, last = name.rpartition(".")
     setattr(model.get_submodule(parent), last, own)
