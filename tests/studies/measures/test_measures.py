@@ -42,6 +42,7 @@ LOW, MIDDLE, HIGH = [1.0, 1.1, 1.05, 0.95], [5.0, 5.1, 5.05, 4.95], [9.0, 9.1, 9
     ("untrained", "true", "random", "wanted"),
     [
         (LOW, MIDDLE, HIGH, "tells all three apart"),
+        (LOW, MIDDLE, LOW, "tells true labels from the others"),
         (LOW, MIDDLE, MIDDLE, "sees training, not what was learned"),
         (LOW, LOW, HIGH, "sees random labels, not training"),
         (LOW, LOW, LOW, "sees nothing"),

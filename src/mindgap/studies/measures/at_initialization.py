@@ -15,6 +15,11 @@ from mindgap.studies.measures.walk import measured
 from mindgap.training.fit import fit
 
 STATES = ("untrained", "true labels", "random labels")
+PAIRS = (
+    ("true labels", "untrained"),
+    ("random labels", "true labels"),
+    ("random labels", "untrained"),
+)
 LEVEL = 0.05
 CLASSES = 10
 
@@ -30,7 +35,7 @@ class MeasuresAtInitialization(Study):
     unseen data is 0.9. A measure that is the same for both trained networks cannot predict
     generalization here. "As claimed" says whether random labels get the worse value, in the
     direction that the measure's source claims. Differences are over seeds, paired, with p-values
-    corrected by Holm for all measures and both comparisons,
+    corrected by Holm for all measures and pairs of states,
     and for the samples that training sets share.
 
     Assumes: An MLP 64-64-64-10 trained with Adam on 300 of the 8×8 digits. Test labels are drawn as
@@ -90,13 +95,14 @@ class MeasuresAtInitialization(Study):
         found = [states_of(name, records, overlap) for name in names]
         tests = [p for states in found for p in states.p_values()]
         corrected = iter(holm(tests))
-        rows = [_row(states, next(corrected), next(corrected)) for states in found]
+        rows = [_row(states, [next(corrected) for _ in PAIRS]) for states in found]
         counted = [row for row in rows if row[-1] != "undefined"]
         return Table(
             title="Measures of networks that learned nothing, true labels, or noise (8×8 digits)",
             columns=(
-                *("measure", *STATES, "training moves it, Holm p"),
-                *("random labels move it, Holm p", "as claimed", "verdict"),
+                *("measure", *STATES),
+                *(f"{one} / {other}, Holm p" for one, other in PAIRS),
+                *("as claimed", "verdict"),
             ),
             rows=tuple(rows),
             notes=(*_errors(records), *_counts(counted), *_reasons(found)),
@@ -137,16 +143,13 @@ class States:
         """Whether both trained networks have values."""
         return bool(self.values["true labels"] and self.values["random labels"])
 
-    def p_values(self) -> tuple[float, float]:
-        """Return those of training against none, and of random against true labels."""
-        return (
-            self._p_value("true labels", "untrained"),
-            self._p_value("random labels", "true labels"),
-        )
-
-    def _p_value(self, state: str, other: str) -> float:
-        one, two = self.values[state], self.values[other]
-        return paired(one, two, overlap=self.overlap).p_value if one and two else 1.0
+    def p_values(self) -> list[float]:
+        """Return those of all pairs of states; one where a state has no values."""
+        both = [(self.values[one], self.values[other]) for one, other in PAIRS]
+        return [
+            paired(one, other, overlap=self.overlap).p_value if one and other else 1.0
+            for one, other in both
+        ]
 
 
 def states_of(name: str, records: Sequence[tuple[Trial, Record]], overlap: float = 0.0) -> States:
@@ -166,17 +169,13 @@ def states_of(name: str, records: Sequence[tuple[Trial, Record]], overlap: float
     return States(name, values, reason, overlap)
 
 
-def _row(states: States, trained: float, random: float) -> tuple[Any, ...]:
+def _row(states: States, p_values: Sequence[float]) -> tuple[Any, ...]:
     cells = [_told(states.values[state]) for state in STATES]
-    both = [
-        p if one and other else None
-        for p, one, other in (
-            (trained, states.values["true labels"], states.values["untrained"]),
-            (random, states.values["random labels"], states.values["true labels"]),
-        )
+    known = [
+        p if states.values[one] and states.values[other] else None
+        for p, (one, other) in zip(p_values, PAIRS, strict=True)
     ]
-    claim, verdict = _claim(states, both[1]), _verdict(states, *both)
-    return (states.name, *cells, *both, claim, verdict)
+    return (states.name, *cells, *known, _claim(states, known[1]), _verdict(states, known))
 
 
 def _told(values: list[float]) -> str | None:
@@ -194,19 +193,17 @@ def _claim(states: States, random: float | None) -> str | None:
     return "yes" if (gain > 0) == (direction == "lower") else "no"
 
 
-def _verdict(states: States, trained: float | None, random: float | None) -> str:
+def _verdict(states: States, p_values: Sequence[float | None]) -> str:
     if not states.defined:
         return "undefined"
-    noise = random is not None and random < LEVEL
-    if trained is None:
+    trained, noise, apart = (p is not None and p < LEVEL for p in p_values)
+    if p_values[0] is None:
         return "sees random labels" if noise else "does not see random labels"
-    words = {
-        (True, True): "tells all three apart",
-        (True, False): "sees training, not what was learned",
-        (False, True): "sees random labels, not training",
-        (False, False): "sees nothing",
-    }
-    return words[trained < LEVEL, noise]
+    if trained and noise:
+        return "tells all three apart" if apart else "tells true labels from the others"
+    if noise:
+        return "sees random labels, not training"
+    return "sees training, not what was learned" if trained or apart else "sees nothing"
 
 
 def _errors(records: Sequence[tuple[Trial, Record]]) -> list[str]:
@@ -223,7 +220,7 @@ def _errors(records: Sequence[tuple[Trial, Record]]) -> list[str]:
 
 def _counts(rows: Sequence[tuple[Any, ...]]) -> list[str]:
     verdicts = [row[-1] for row in rows]
-    told = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
+    told = ", ".join(f"“{word}” {verdicts.count(word)}" for word in dict.fromkeys(verdicts))
     wrong = [row[0] for row in rows if row[-2] == "no"]
     against = f" Against their claim: {', '.join(wrong)}." if wrong else ""
     return [f"Of {len(rows)} measures that are defined: {told}.{against}"]
