@@ -83,18 +83,15 @@ def by_hand(subject: Subject, directions: Tensor, axis: Tensor, rows: Tensor) ->
 
 
 def on_their_plane(subject: Subject, corners: list[Tensor]) -> np.ndarray:
-    """Our losses at their points: a grid through their first point, with their two steps.
+    """Our losses at their points, which follow from three corners of their walk.
 
-    They walk the first column down and the last one up or down, as its number is odd or even.
+    They walk up every even column and down every odd one, and take a step before each loss. So their
+    odd columns lie one step lower than their even ones, which their result does not tell.
     """
-    first, end_of_column, last = corners
-    down = (end_of_column - first) / (POINTS - 1)
-    corner = last if POINTS % 2 == 0 else last - (end_of_column - first)
-    across = (corner - first) / (POINTS - 1)
-    steps = torch.arange(POINTS, dtype=torch.float64)
-    rows, columns = torch.meshgrid(steps, steps, indexing="ij")
-    places = torch.stack([columns.flatten(), rows.flatten()], 1)
-    directions = torch.stack([down, across])
+    first, end, last = corners
+    directions = torch.stack([(end - first) / (POINTS - 1), (last - end) / (POINTS - 1)])
+    columns, rows = torch.meshgrid(torch.arange(POINTS), torch.arange(POINTS), indexing="ij")
+    places = torch.stack([(rows - columns % 2).flatten(), columns.flatten()], 1).double()
     losses = losses_at(FlatLoss(subject), directions, places, center=first)
     return losses.view(POINTS, POINTS).numpy()
 
