@@ -51,12 +51,24 @@ def test_curvature_of_quadratics_is_exact() -> None:
     rows, columns = torch.meshgrid(y, x, indexing="ij")
     places = torch.stack([columns, rows], -1)
     z = ((places @ matrix) * places).sum(-1) / 2
-    low, high = torch.linalg.eigvalsh(matrix)
+    lines = torch.tensor([[0.5, 0], [0, 1], [0.5, 1], [0.5, -1]], dtype=torch.float64)
+    curved = ((lines @ matrix) * lines).sum(1) / lines.square().sum(1)
     found = curvature_ratios(x, y, z)
     assert found.shape == (2, 3)
-    assert torch.allclose(found, (-low / high).expand(2, 3))
+    assert torch.allclose(found, (-curved.min() / curved.abs().max()).expand(2, 3))
     assert not curvature_ratios(x, y, -z + 3 * (places**2).sum(-1)).any()
     assert not curvature_ratios(x, y, torch.zeros(4, 5)).any()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.1, 30.0))
+def test_no_convex_surface_is_accused(seed: int, steep: float) -> None:
+    """Also one that grows by many orders of magnitude from point to point."""
+    source = torch.Generator().manual_seed(seed)
+    axis = torch.linspace(-1, 1, 7, dtype=torch.float64)
+    slopes = steep * torch.randn(5, 2, generator=source, dtype=torch.float64)
+    planes = slopes[:, :1, None] * axis + slopes[:, 1:, None] * axis[:, None]
+    assert curvature_ratios(axis, axis, planes.exp().sum(0)).max() < 1e-9
 
 
 def test_infinite_heights_are_refused() -> None:

@@ -167,3 +167,10 @@ def test_wrong_shapes_are_refused(directions: Tensor | None, coordinates: Tensor
         losses_at(
             flat, random_directions(flat.named) if directions is None else directions, coordinates
         )
+
+
+def test_a_model_that_cannot_be_copied_is_told() -> None:
+    flat = loss_of("lenet")
+    flat.model[0].extra = flat.model[0].weight * 2  # no leaf of the graph
+    with pytest.raises(InputError, match="can be copied"):
+        losses_at(flat, random_directions(flat.named), places())

@@ -28,7 +28,7 @@ from mindgap.core import (
 from mindgap.ops.landscape.convexity import curvature_ratios
 from mindgap.ops.landscape.paths import Path as Between
 
-RATIO = 0.1  # |λ_min| / |λ_max| above which a point counts as not convex
+RATIO = 0.01  # negative over largest curvature, above which a point counts as not convex
 LEVELS = 9  # contour lines
 ENDINGS = (".html", ".htm", ".csv", ".png", ".json")
 
@@ -80,7 +80,7 @@ class Landscape:
 
     @property
     def not_convex(self) -> float | None:
-        """Share of inner points with negative curvature in the plane; None for a line."""
+        """Share of inner points above the chord of two neighbors; None for a line."""
         if min(self.losses.shape) < 3 or not bool(torch.isfinite(self.losses).all()):
             return None
         ratios = curvature_ratios(self.x, self.y, self.losses)
@@ -124,8 +124,8 @@ class Landscape:
         return (
             "A surface is a slice: two directions of many. What it shows of the whole loss depends "
             "on the directions and their normalization.",
-            "Negative curvature in the plane proves that the loss is not convex there; positive "
-            "curvature proves nothing (Li et al., 2018).",
+            "A point that lies above the chord of its neighbors proves that the loss is not convex; "
+            "that none does proves nothing (Li et al., 2018).",
         )
 
     def charts(self) -> tuple[Chart, ...]:

@@ -1,7 +1,7 @@
 """The verdict on a landscape: what the slice shows, in words."""
 
 from mindgap.core import Advice
-from mindgap.jobs.landscape.answer import RATIO, Landscape
+from mindgap.jobs.landscape.answer import Landscape
 from mindgap.report import wording
 from mindgap.report.parts import Tone, Verdict
 
@@ -64,8 +64,8 @@ def _sentences(found: Landscape) -> list[str]:
     told = [f"On the grid the loss has median {median} and reaches {highest}."]
     if found.not_convex is not None:
         told.append(
-            f"At {wording.percent(found.not_convex)} of the inner points the curvature in the plane "
-            f"is negative, and at least {RATIO:g} of the largest in size."
+            f"{wording.percent(found.not_convex)} of the inner points lie above the chord of two "
+            "neighbors: there the loss is not convex."
         )
     return [*told, *(f"{name}: {text}." for name, text in found.settings.items())]
 

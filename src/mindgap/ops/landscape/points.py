@@ -14,7 +14,8 @@ from mindgap.ops.models.parameters import vmap_or_loop
 BatchNorm = Literal["running", "recomputed"]
 BATCH_NORM: tuple[BatchNorm, ...] = ("running", "recomputed")
 _IMAGES = 128  # samples per chunk, if they are images: their maps stay in the cache
-_STACKED = 2**22  # numbers in the weights of all points that share a call
+_STACKED = 2**22  # numbers in the weights and results of all points that share a call
+_WIDTH = 64  # results per sample that a small dense network is taken to have
 
 
 @implements("E3", cites=("li2018visualizing",))
@@ -125,7 +126,8 @@ def _stacks(flat: FlatLoss, points: int) -> bool:
 def _stacked(
     flat: FlatLoss, center: Tensor, directions: Tensor, coordinates: Tensor, progress: bool
 ) -> Tensor:
-    share = max(1, _STACKED // max(sum(flat.sizes), flat.subject.batch_size))
+    rows = min(flat.subject.batch_size, flat.samples)
+    share = max(1, _STACKED // (sum(flat.sizes) + _WIDTH * rows))
     parts, total = coordinates.split(share), list[Tensor]()
     with Progress(len(coordinates), unit="point", title="landscape", shown=progress) as bar:
         for part in parts:
@@ -177,7 +179,14 @@ def _sum(flat: FlatLoss, outputs: Tensor, target: Tensor) -> float:
 
 def _moving(flat: FlatLoss, center: Tensor, directions: Tensor) -> Moving:
     shapes = {name: weight.shape for name, weight in flat.named.items()}
-    return Moving(flat.model, shapes, center, directions)
+    try:
+        return Moving(flat.model, shapes, center, directions)
+    except RuntimeError as error:
+        raise InputError(
+            "A landscape needs a model that can be copied, got one that cannot "
+            f"({' '.join(str(error).split())[:120]}). Replace hooks such as "
+            "torch.nn.utils.weight_norm by torch.nn.utils.parametrizations."
+        ) from error
 
 
 def _chunk(flat: FlatLoss) -> int:

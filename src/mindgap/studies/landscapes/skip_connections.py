@@ -1,7 +1,7 @@
 """Loss surfaces of residual networks with and without their skip connections."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -32,31 +32,33 @@ from mindgap.ops.landscape.points import surface
 from mindgap.training.fit import fit
 
 ARMS = {True: "with skips", False: "without skips"}
-RATIO = 0.1  # |λ_min| / |λ_max| above which a point counts as not convex
-TOP = 10.0  # the largest loss that is drawn
+RATIO = 0.01  # negative over largest curvature, above which a point counts as not convex
+LOW = 10.0  # losses below it count as low; the largest loss that is drawn
 NOTES = (
     "Published claim (Li et al., 2018): without skips, surfaces stay benign at depth 20 and turn "
     "chaotic at depth 56; with skips they stay nearly convex at both. Their networks are 16 channels "
     "wide and trained for 300 epochs on all images.",
-    "'Not convex' is the share of the grid's inner points where the plane's curvature is negative "
-    f"and at least {RATIO:g} of the largest in size. Negative curvature in the plane proves that the "
-    "whole loss is not convex there; its absence proves nothing.",
+    "'Not convex' is the share of the grid's inner points that lie above the chord of their two "
+    "neighbors in a row, a column or a diagonal, by a curvature of at least 1 % of the largest there. "
+    "Such a point proves that the loss is not convex; its absence proves nothing.",
     "'Above envelope' is the share of all points whose loss is more than a tenth above the largest "
-    "convex function below the surface.",
+    f"convex function below the surface. 'Low' is the share with a loss below {LOW:g}.",
     "Directions are random and filter-normalized; batch normalization keeps its running statistics, "
     "and its gains, shifts and all biases do not move. Intervals cover initial weights, batches and "
     "directions.",
 )
+Groups = Mapping[tuple[int, bool], Mapping[int, Record]]
 
 
 class SkipConnectionsLandscape(Study):
     r"""Draw the loss around trained residual networks, with and without skips.
 
-    Formula: $\frac{1}{|G|} \sum_{(a,b) \in G} 1\{-\lambda_{min}(a,b) > 0.1 \max_i |\lambda_i(a,b)|\},
-    \; \lambda \;\text{of}\; \nabla^2_{a,b} L(w + a d_1 + b d_2)$
+    Formula: $L(w + a d_1 + b d_2), \quad \frac{1}{|G|} \sum_{p \in G} 1\{\min_u c_u(p) < -0.01
+    \max_u |c_u(p)|\}, \quad c_u(p) = \frac{L(p + u) - 2 L(p) + L(p - u)}{\lVert u \rVert^2}$
 
     Reading: Li et al. find that skip connections keep the loss of deep networks nearly convex
-    around a minimum. A larger share means a less convex surface.
+    around a minimum. A larger share means a less convex surface; a higher largest loss, a steeper
+    one.
 
     Assumes: Short training of narrow networks on a subset of CIFAR-10, so the claim is judged for
     these only.
@@ -111,26 +113,23 @@ class SkipConnectionsLandscape(Study):
         return {
             "train_loss": subject.mean_loss("train"),
             "test_error": subject.mean_error("test"),
-            **self._surface(flat, trial.seed),
+            "losses": self._surface(flat, trial.seed),
         }
 
-    def _surface(self, flat: FlatLoss, seed: int) -> dict[str, Any]:
+    def _surface(self, flat: FlatLoss, seed: int) -> list[list[float]]:
         axis = torch.linspace(-self.span, self.span, self.points, dtype=torch.float64)
         losses = surface(flat, random_directions(flat.named, seed=seed), axis, axis)
-        ratios = curvature_ratios(axis, axis, losses)
-        return {
-            "losses": [[round(value, 5) for value in row] for row in losses.tolist()],
-            "not_convex": float((ratios > RATIO).double().mean()),
-        }
+        return [[round(value, 5) for value in row] for row in losses.tolist()]
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
         """One row per depth and arm, with paired tests in the notes."""
         groups: dict[tuple[int, bool], dict[int, Record]] = {}
         for trial, record in records:
-            groups.setdefault((trial["depth"], trial["skips"]), {})[trial.seed] = record
+            shape = {**record, **shape_of(record["losses"])}
+            groups.setdefault((trial["depth"], trial["skips"]), {})[trial.seed] = shape
         columns = (
-            *("depth", "skips", "training loss", "test error", "not convex", "low", "high"),
-            *("above envelope", "highest loss"),
+            *("depth", "skips", "training loss", "test error", "not convex", "from", "to"),
+            *("above envelope", "low", "highest loss"),
         )
         return Table(
             title="Loss surfaces of residual networks with and without skips (CIFAR-10 subset)",
@@ -140,7 +139,7 @@ class SkipConnectionsLandscape(Study):
             charts=(*_bars(groups), *self._surfaces(groups)),
         )
 
-    def _surfaces(self, groups: Mapping[tuple[int, bool], Mapping[int, Record]]) -> list[Chart]:
+    def _surfaces(self, groups: Groups) -> list[Chart]:
         axis = np.linspace(-self.span, self.span, self.points).tolist()
         return [
             Surface(
@@ -148,13 +147,13 @@ class SkipConnectionsLandscape(Study):
                 x=axis,
                 y=axis,
                 z=found[min(found)]["losses"],
-                top=TOP,
+                top=LOW,
                 x_label="first direction",
                 y_label="second direction",
                 z_label="training loss",
             )
             for (depth, skips), found in groups.items()
-            if min(map(min, found[min(found)]["losses"])) < TOP
+            if min(map(min, found[min(found)]["losses"])) < LOW
         ]
 
     def tiny(self) -> Self:
@@ -186,14 +185,33 @@ def network(depth: int, width: int, skips: bool) -> nn.Module:
     return model
 
 
-def _row(depth: int, skips: bool, found: Mapping[int, Record]) -> tuple[object, ...]:
-    means = {
-        name: float(np.mean([record[name] for record in found.values()]))
-        for name in ("train_loss", "test_error", "not_convex")
+def shape_of(losses: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Measure how convex, how low and how steep a surface is.
+
+    Args:
+        losses: One row per place on the second axis.
+
+    >>> shape_of([[2.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 2.0]])
+    {'not_convex': 0.0, 'above': 0.0, 'low': 1.0, 'highest': 2.0}
+    """
+    heights = torch.tensor(losses, dtype=torch.float64)
+    axis = torch.arange(len(heights), dtype=torch.float64)
+    ratios = curvature_ratios(axis, axis, heights)
+    return {
+        "not_convex": float((ratios > RATIO).double().mean()),
+        "above": share_above_envelope(axis, axis, heights),
+        "low": float((heights < LOW).double().mean()),
+        "highest": float(heights.max()),
     }
-    above = float(np.mean([_above(record["losses"]) for record in found.values()]))
-    spread = mean_interval([record["not_convex"] for record in found.values()])
-    highest = float(np.median([np.max(record["losses"]) for record in found.values()]))
+
+
+def _row(depth: int, skips: bool, found: Mapping[int, Record]) -> tuple[object, ...]:
+    columns = {
+        name: [record[name] for record in found.values()]
+        for name in ("train_loss", "test_error", "not_convex", "above", "low", "highest")
+    }
+    means = {name: float(np.mean(values)) for name, values in columns.items()}
+    spread = mean_interval(columns["not_convex"])
     return (
         depth,
         "yes" if skips else "no",
@@ -202,35 +220,35 @@ def _row(depth: int, skips: bool, found: Mapping[int, Record]) -> tuple[object, 
         means["not_convex"],
         spread.low,
         spread.high,
-        above,
-        highest,
+        means["above"],
+        means["low"],
+        float(np.median(columns["highest"])),
     )
 
 
-def _above(losses: Sequence[Sequence[float]]) -> float:
-    heights = torch.tensor(losses, dtype=torch.float64)
-    axis = torch.arange(len(heights), dtype=torch.float64)
-    return share_above_envelope(axis, axis, heights)
-
-
-def _compared(groups: Mapping[tuple[int, bool], Mapping[int, Record]]) -> list[str]:
-    """Compare both arms of every depth, paired over seeds."""
+def _compared(groups: Groups) -> list[str]:
+    """Compare both arms of every depth, paired over seeds: convexity, and height in decades."""
     tests = []
     for depth in dict.fromkeys(depth for depth, _ in groups):
         with_, without = groups.get((depth, True), {}), groups.get((depth, False), {})
         both = sorted(set(with_) & set(without))
         if len(both) > 1:
-            arms = [[arm[seed]["not_convex"] for seed in both] for arm in (without, with_)]
-            tests.append((depth, paired(*arms)))
+            for name, words in (
+                ("not_convex", "not convex"),
+                ("highest", "log₁₀ of the highest loss"),
+            ):
+                arms = [[arm[seed][name] for seed in both] for arm in (without, with_)]
+                values = np.log10(arms) if name == "highest" else np.array(arms)
+                tests.append((f"At depth {depth}, {words}", paired(*values)))
     corrected = holm([test.p_value for _, test in tests]) if tests else []
     return [
-        f"At depth {depth}, not convex without skips minus with: {test.difference:+.3f} "
-        f"{test.interval}, p = {p:.2g} (paired over {test.pairs} seeds, Holm)."
-        for (depth, test), p in zip(tests, corrected, strict=True)
+        f"{words} without skips minus with: {test.difference:+.3f} {test.interval}, p = {p:.2g} "
+        f"(paired over {test.pairs} seeds, Holm)."
+        for (words, test), p in zip(tests, corrected, strict=True)
     ]
 
 
-def _bars(groups: Mapping[tuple[int, bool], Mapping[int, Record]]) -> list[Chart]:
+def _bars(groups: Groups) -> list[Chart]:
     series = []
     for skips, name in ARMS.items():
         found = {depth: rows for (depth, own), rows in groups.items() if own == skips}
