@@ -8,16 +8,8 @@ import torch
 from torch import Tensor
 
 from mindgap.core import InputError, Subject, Which, integer, validated
+from mindgap.jobs.landscape import planes
 from mindgap.jobs.landscape.answer import Landscape, Trail
-from mindgap.jobs.landscape.planes import (
-    Directions,
-    Plane,
-    axes_of,
-    beyond,
-    flattened,
-    frame_of,
-    plane_of,
-)
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.landscape.directions import Normalize
 from mindgap.ops.landscape.paths import bent_path, coordinates, path_losses
@@ -35,7 +27,7 @@ STATISTICS = {
 def landscape(
     subject: Subject | Fitted,
     *,
-    directions: Directions = "random",
+    directions: planes.Directions = "random",
     normalize: Normalize = "filter",
     points: int = 25,
     span: float | None = None,
@@ -95,7 +87,7 @@ def landscape(
             flat, _weights(_subject(to), flat), points, steps, statistics, seed, progress
         )
     else:
-        plane = plane_of(flat, _subject(subject), directions, normalize, trajectory, seed)
+        plane = planes.plane_of(flat, _subject(subject), directions, normalize, trajectory, seed)
         found = _around(flat, plane, points, span, dimensions, statistics, progress)
     told = {
         "Directions": found.settings["Directions"],
@@ -133,19 +125,19 @@ def _subset(subject: Subject, which: Which, samples: int, seed: int) -> Subject:
 
 
 def _weights(subject: Subject, flat: FlatLoss) -> Tensor:
-    return flattened(dict(subject.model.named_parameters()), flat)
+    return planes.flattened(dict(subject.model.named_parameters()), flat)
 
 
 def _around(
     flat: FlatLoss,
-    plane: Plane,
+    plane: planes.Plane,
     points: int,
     span: float | None,
     dimensions: int,
     batch_norm: BatchNorm,
     progress: bool,
 ) -> Landscape:
-    x, y = axes_of(plane, points, span)
+    x, y = planes.axes_of(plane, points, span)
     y = y if dimensions == 2 else torch.zeros(1, dtype=torch.float64)
     losses = surface(flat, plane.directions, x, y, batch_norm=batch_norm, progress=progress)
     extra = torch.zeros(1, 2, dtype=torch.float64)
@@ -182,11 +174,11 @@ def _between(
         )
     bend = bent_path(flat, other, steps=steps, batch_norm=batch_norm, seed=seed, progress=progress)
     ways = path_losses(flat, other, bend, points=points, batch_norm=batch_norm)
-    directions, corners = frame_of(own, other, bend)
+    directions, corners = planes.frame_of(own, other, bend)
     places = torch.stack([ways.places, torch.zeros_like(ways.places)], 1) @ corners
     curve = coordinates(ways.places) @ corners
     both = torch.cat([places, curve])
-    x, y = beyond(both[:, 0], points), beyond(both[:, 1], points)
+    x, y = planes.beyond(both[:, 0], points), planes.beyond(both[:, 1], points)
     losses = surface(flat, directions, x, y, batch_norm=batch_norm, progress=progress)
     return Landscape(
         name="",
