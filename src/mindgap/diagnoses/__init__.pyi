@@ -16,12 +16,10 @@ from mindgap.diagnoses.model.batch_dependent import BatchDependent as BatchDepen
 from mindgap.diagnoses.model.constant_predictor import ConstantPredictor as ConstantPredictor
 from mindgap.diagnoses.model.dead_units import DeadUnits as DeadUnits
 from mindgap.diagnoses.model.exploding_weights import ExplodingWeights as ExplodingWeights
-from mindgap.diagnoses.model.idle_layer import IdleLayer as IdleLayer
 from mindgap.diagnoses.model.ignored_class import IgnoredClass as IgnoredClass
 from mindgap.diagnoses.model.not_finite import NotFinite as NotFinite
 from mindgap.diagnoses.model.probabilities_as_logits import ProbabilitiesAsLogits as ProbabilitiesAsLogits
 from mindgap.diagnoses.model.random_outputs import RandomOutputs as RandomOutputs
-from mindgap.diagnoses.model.rank_collapse import RankCollapse as RankCollapse
 from mindgap.diagnoses.model.stale_batch_norm import StaleBatchNorm as StaleBatchNorm
 from mindgap.diagnoses.model.training_mode import TrainingMode as TrainingMode
 from mindgap.diagnoses.samples.few_test_samples import FewTestSamples as FewTestSamples
