@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import as_loss, evaluating, generator, implements, integer, seeded
-from mindgap.core.purity import preserved
+from mindgap.core import as_loss, generator, implements, integer, seeded
 from mindgap.ops.attacks.descent import BATCH, Attacked, pgd
 from mindgap.ops.attacks.threat import Threat
 from mindgap.ops.attacks.victim import Victim
@@ -118,7 +117,7 @@ def train_surrogate(victim: Victim, inputs: Tensor, *, seed: int = 0) -> nn.Modu
     """
     with seeded(seed):
         inputs = inputs[torch.randperm(len(inputs))[:LEARNED]].detach().to(victim.like)
-        answers = _answers(victim, inputs)
+        answers = victim.answers(inputs, BATCH)
         outputs = answers[0].numel()
         spread = inputs.std(0, keepdim=True) + 0.1 * inputs.std() + 1e-6
         net = nn.Sequential(
@@ -161,7 +160,7 @@ def _imitate(net: nn.Module, victim: Victim, inputs: Tensor, answers: Tensor) ->
 
 def judged(victim: Victim, points: Tensor, targets: Tensor, batch_size: int = BATCH) -> Attacked:
     """Show points to the model, and tell which predictions are wrong there."""
-    outputs = _answers(victim, points, batch_size)
+    outputs = victim.answers(points, batch_size)
     scores = victim.loss(outputs, targets)
     silent = torch.zeros(len(points), dtype=torch.bool, device=points.device)
     return Attacked(points, outputs, scores, victim.broken(outputs, targets), silent)
@@ -179,8 +178,3 @@ def better(one: Attacked, other: Attacked) -> Attacked:
     names = ("points", "outputs", "scores", "broken")
     return Attacked(*(chosen(name) for name in names), one.silent | other.silent)
 
-
-@torch.no_grad()
-def _answers(victim: Victim, inputs: Tensor, batch_size: int = BATCH) -> Tensor:
-    with preserved(victim.model, weights=False), evaluating(victim.model):
-        return torch.cat([victim.outputs(part) for part in inputs.split(batch_size)])

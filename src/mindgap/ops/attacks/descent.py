@@ -121,7 +121,7 @@ def iterative_target_class(
     if step is not None and not 0 < step < 1:
         raise InputError(f"step must be above 0 and below 1, got {step}. Leave it out.")
     if goal is None:
-        goal = _answers(victim, inputs, batch_size).argmin(1)
+        goal = victim.answers(inputs, batch_size).argmin(1)
     return pgd(
         victim, inputs, targets, threat, steps=steps, step=step, random_start=False, goal=goal,
         batch_size=batch_size,
@@ -286,8 +286,7 @@ def _sized(gradient: Tensor) -> Tensor:
 def _improved(kept: Attacked, rows: Tensor, now: Attacked) -> Attacked:
     """Write the rows where the attack now does better: it breaks, or its score is higher."""
     before, scores = kept.broken[rows], kept.scores[rows]
-    higher = (now.broken == before) & (now.scores > scores)
-    some = ((now.broken & ~before) | higher).nonzero().flatten()
+    some = (~before & (now.broken | (now.scores > scores))).nonzero().flatten()
     for name in ("points", "outputs", "scores", "broken"):
         getattr(kept, name).index_copy_(0, rows[some], getattr(now, name)[some])
     return kept
@@ -301,8 +300,3 @@ def _joined(parts: list[Attacked]) -> Attacked:
     names = [field.name for field in dataclasses.fields(Attacked)]
     return Attacked(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 
-
-@torch.no_grad()
-def _answers(victim: Victim, inputs: Tensor, batch_size: int) -> Tensor:
-    with preserved(victim.model, weights=False), evaluating(victim.model):
-        return torch.cat([victim.outputs(part) for part in inputs.split(batch_size)])

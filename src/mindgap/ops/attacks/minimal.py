@@ -40,7 +40,6 @@ def minimal_norm(
     *,
     steps: int = 20,
     rounds: int = 8,
-    seed: int = 0,
     batch_size: int = BATCH,
 ) -> Smallest:
     r"""Search the smallest change of every sample that breaks its prediction.
@@ -60,7 +59,6 @@ def minimal_norm(
         threat: What the attacker may do; its radius is the largest that is tried.
         steps: Linearizations, and steps of PGD per radius.
         rounds: Number of radii per sample.
-        seed: Seed of the starts.
         batch_size: Samples that are attacked at once.
 
     >>> x, y = torch.tensor([[3.0, 0.0]]), torch.tensor([0])
@@ -69,16 +67,14 @@ def minimal_norm(
     2.1213
     """
     integer("rounds", rounds, 0)
-    victim = victim.aiming("margin")
     inputs, targets = inputs.detach().to(victim.like), targets.to(victim.like.device)
+    problem = _Problem(victim.aiming("margin"), inputs, targets, threat, steps, batch_size)
     with preserved(victim.model, weights=False), evaluating(victim.model):
         victim.check(inputs, targets)
-        found = _linearized(victim, threat.around(inputs), targets, steps, batch_size)
-        found = _widest(victim, found, targets, threat, inputs, steps, seed, batch_size)
-        for count in range(rounds):
-            found = _smaller(
-                victim, found, targets, threat, inputs, steps, seed + count + 1, batch_size
-            )
+        found = problem.linearized()
+        found = problem.widest(found)
+        for _ in range(rounds):
+            found = problem.smaller(found)
     return found.smallest
 
 
@@ -90,12 +86,54 @@ class _Search:
     failed: Tensor
 
 
-def _linearized(
-    victim: Victim, ball: Ball, targets: Tensor, steps: int, batch_size: int
-) -> _Search:
-    rows = torch.arange(len(targets), device=targets.device).split(batch_size)
-    points = torch.cat([_crossed(victim, ball[some], targets[some], steps) for some in rows])
-    return _Search(_pulled(victim, ball, points, targets), torch.zeros_like(ball.radius.flatten()))
+@dataclasses.dataclass(frozen=True)
+class _Problem:
+    victim: Victim
+    inputs: Tensor
+    targets: Tensor
+    threat: Threat
+    steps: int
+    batch_size: int
+
+    def linearized(self) -> _Search:
+        """Cross the boundaries of linearized models."""
+        ball, every = self.threat.around(self.inputs), torch.arange(len(self.inputs))
+        parts = [
+            _crossed(self.victim, ball[rows], self.targets[rows], self.steps)
+            for rows in every.to(self.inputs.device).split(self.batch_size)
+        ]
+        found = _pulled(self.victim, ball, torch.cat(parts), self.targets)
+        return _Search(found, torch.zeros_like(ball.radius.flatten()))
+
+    def widest(self, found: _Search) -> _Search:
+        """Try the whole radius where linearizing found nothing."""
+        rows = torch.isinf(found.smallest.sizes).nonzero().flatten()
+        return self._tried(found, rows, self.threat.around(self.inputs).radius.flatten())
+
+    def smaller(self, found: _Search) -> _Search:
+        """Try a radius between the smallest change and the largest radius that failed."""
+        sizes = found.smallest.sizes
+        rows = (torch.isfinite(sizes) & (sizes > found.failed * 1.001)).nonzero().flatten()
+        # Closer to the known end: most failures are at radii that are far too small.
+        return self._tried(found, rows, found.failed + 0.75 * (sizes - found.failed))
+
+    def _tried(self, found: _Search, rows: Tensor, radii: Tensor) -> _Search:
+        if not len(rows):
+            return found
+        inputs, targets = self.inputs[rows], self.targets[rows]
+        near = self.threat.of(rows, len(self.inputs)).at(radii[rows])
+        # From random points: at a number that equals its target the gradient is zero.
+        attacked = pgd(
+            self.victim, inputs, targets, near, steps=self.steps, batch_size=self.batch_size
+        )
+        again = _pulled(self.victim, near.around(inputs), attacked.points, targets)
+        smaller = again.sizes < found.smallest.sizes[rows]
+        won, lost = rows[smaller], rows[~attacked.broken]
+        points, sizes = found.smallest.points.clone(), found.smallest.sizes.clone()
+        points[won], sizes[won] = again.points[smaller], again.sizes[smaller]
+        failed = found.failed.clone()
+        failed[lost] = torch.maximum(failed[lost], radii[lost])
+        return _Search(Smallest(points, sizes), failed)
 
 
 def _crossed(victim: Victim, ball: Ball, targets: Tensor, steps: int) -> Tensor:
@@ -149,53 +187,3 @@ def _pulled(victim: Victim, ball: Ball, points: Tensor, targets: Tensor) -> Smal
     sizes = torch.where(inside, sizes, torch.inf)
     return Smallest(torch.where(torch.isfinite(sizes).view(shape), found, ball.inputs), sizes)
 
-
-def _widest(
-    victim: Victim, found: _Search, targets: Tensor, threat: Threat, inputs: Tensor, steps: int,
-    seed: int, batch_size: int,
-) -> _Search:  # fmt: skip
-    """Try the whole radius where linearizing found nothing."""
-    rows = torch.isinf(found.smallest.sizes).nonzero().flatten()
-    radii = threat.around(inputs).radius.flatten()
-    return _tried(victim, found, rows, radii, targets, threat, inputs, steps, seed, batch_size)
-
-
-def _smaller(
-    victim: Victim, found: _Search, targets: Tensor, threat: Threat, inputs: Tensor, steps: int,
-    seed: int, batch_size: int,
-) -> _Search:  # fmt: skip
-    """Try a radius between the smallest change and the largest radius that failed."""
-    sizes = found.smallest.sizes
-    rows = (torch.isfinite(sizes) & (sizes > found.failed * 1.001)).nonzero().flatten()
-    # Closer to the known end: most failures are at radii that are far too small.
-    radii = found.failed + 0.75 * (sizes - found.failed)
-    return _tried(victim, found, rows, radii, targets, threat, inputs, steps, seed, batch_size)
-
-
-def _tried(
-    victim: Victim, found: _Search, rows: Tensor, radii: Tensor, targets: Tensor, threat: Threat,
-    inputs: Tensor, steps: int, seed: int, batch_size: int,
-) -> _Search:  # fmt: skip
-    if not len(rows):
-        return found
-    near = _cut(threat, rows, len(inputs)).at(radii[rows])
-    attacked = pgd(
-        victim, inputs[rows], targets[rows], near, steps=steps, random_start=False, seed=seed,
-        batch_size=batch_size,
-    )  # fmt: skip
-    ball = near.around(inputs[rows])
-    again = _pulled(victim, ball, attacked.points, targets[rows])
-    smaller = again.sizes < found.smallest.sizes[rows]
-    won, lost = rows[smaller], rows[~attacked.broken]
-    points, sizes = found.smallest.points.clone(), found.smallest.sizes.clone()
-    points[won], sizes[won] = again.points[smaller], again.sizes[smaller]
-    failed = found.failed.clone()
-    failed[lost] = torch.maximum(failed[lost], radii[lost])
-    return _Search(Smallest(points, sizes), failed)
-
-
-def _cut(threat: Threat, rows: Tensor, count: int) -> Threat:
-    """Return the threat of some samples, where a mask has one row per sample."""
-    if threat.mask is None or len(threat.mask) != count or count == 1:
-        return threat
-    return dataclasses.replace(threat, mask=threat.mask[rows])

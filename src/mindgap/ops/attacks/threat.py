@@ -56,6 +56,15 @@ class Threat:
         """Return the same threat with another radius."""
         return dataclasses.replace(self, epsilon=epsilon)
 
+    def of(self, rows: Tensor, count: int) -> Self:
+        """Return the threat to some of ``count`` samples: its mask may have one row per sample."""
+        radius = torch.as_tensor(self.epsilon)
+        epsilon = radius[rows.to(radius.device)] if radius.ndim else self.epsilon
+        mask = self.mask
+        if mask is not None and len(mask) == count > 1:
+            mask = mask[rows.to(mask.device)]
+        return dataclasses.replace(self, epsilon=epsilon, mask=mask)
+
     def around(self, inputs: Tensor) -> "Ball":
         """Place the threat around samples; refuse samples outside of the box.
 
@@ -68,16 +77,19 @@ class Threat:
                 "in images.float() / 255, or attack the embeddings of tokens."
             )
         one = inputs[:1]
-        low, high = (torch.as_tensor(end, device=one.device).to(one) for end in (self.low, self.high))
+        low, high, unit = (
+            torch.as_tensor(value, dtype=torch.float64).to(one)
+            for value in (self.low, self.high, self.unit)
+        )
         _check_box(inputs, low, high)
-        unit = torch.as_tensor(self.unit).to(one)
         if self.mask is not None:
             unit = unit * torch.as_tensor(self.mask).to(one)
         return Ball(self.norm, inputs, _column(self.epsilon, inputs), low, high, unit)
 
 
 def _column(epsilon: float | Tensor, inputs: Tensor) -> Tensor:
-    radius = torch.as_tensor(epsilon).to(inputs)
+    # A Python number would pass through single precision otherwise.
+    radius = torch.as_tensor(epsilon, dtype=torch.float64).to(inputs)
     if radius.ndim and radius.shape != inputs.shape[:1]:
         raise InputError(
             f"epsilon must be one number or one per sample ({len(inputs)}), got the shape "

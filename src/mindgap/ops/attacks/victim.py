@@ -10,7 +10,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from mindgap.core import InputError, Loss, Task, align, as_loss, call, check_classes, checked_call
+from mindgap.core import (
+    InputError,
+    Loss,
+    Task,
+    align,
+    as_loss,
+    call,
+    check_classes,
+    checked_call,
+    evaluating,
+)
+from mindgap.core.purity import preserved
 
 Objective = Literal["loss", "margin"]
 _SOFTMAX = {
@@ -88,6 +99,12 @@ class Victim:
     def outputs(self, points: Tensor) -> Tensor:
         """Return the model's outputs."""
         return call(self.model, (points,), self.like)
+
+    @torch.no_grad()
+    def answers(self, inputs: Tensor, batch_size: int) -> Tensor:
+        """Return the outputs on any number of inputs, and leave the model as it was."""
+        with preserved(self.model, weights=False), evaluating(self.model):
+            return torch.cat([self.outputs(part) for part in inputs.split(batch_size)])
 
     def outputs_and_logits(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Return the outputs, and what a softmax at the end of the model took, if there is one."""
