@@ -4,14 +4,17 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from mindgap.core import Interval, proportion_interval
+from mindgap.core import Interval, generator, proportion_interval
 from mindgap.ops.attacks.controls import better, judged, random_noise, transfer
 from mindgap.ops.attacks.descent import Attacked, fgsm, pgd
 from mindgap.ops.attacks.masking import Sign, beaten, holds_on, unlimited, zero_gradients
 from mindgap.ops.attacks.scene import Scene
 from mindgap.ops.attacks.victim import Objective
+
+OTHERS = 20  # samples that are put in the place of each, to see whether it can be broken at all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +104,7 @@ def levels(
     for epsilon in sorted(epsilons):
         found = _on_the_rest(scene, epsilon, how, "loss", found)
         black = None if surrogate is None else _black_box(scene, epsilon, how, surrogate)
-        done.append(Level(epsilon, found, _noise(scene, epsilon, how), black))
+        done.append(Level(epsilon, found, noisy(scene, epsilon, how), black))
     return tuple(done)
 
 
@@ -140,8 +143,17 @@ def signs(scene: Scene, level: Level, how: Settings) -> tuple[Sign, ...]:
     free = unlimited(threat)
     if math.isfinite(free) and threat.mask is None:  # a small sticker need not suffice
         far = dataclasses.replace(scene, threat=dataclasses.replace(threat, norm="linf"))
-        looked.append(holds_on(attacked(far, free, how).broken, right))
+        # A model that ignores its inputs cannot be broken, and hides nothing.
+        looked.append(holds_on(attacked(far, free, how).broken, right & _breakable(scene, how)))
     return tuple(looked)
+
+
+def _breakable(scene: Scene, how: Settings) -> Tensor:
+    """Tell which predictions another sample's input would break; such inputs are in the box."""
+    outputs, random = unattacked(scene, how).outputs, generator(how.seed)
+    orders = [torch.randperm(len(outputs), generator=random) for _ in range(OTHERS)]
+    swapped = [scene.victim.broken(outputs[order], scene.targets) for order in orders]
+    return torch.stack(swapped).any(0)
 
 
 def unattacked(scene: Scene, how: Settings) -> Attacked:
@@ -172,7 +184,8 @@ def _on_the_rest(
     )
 
 
-def _noise(scene: Scene, epsilon: float, how: Settings) -> Attacked:
+def noisy(scene: Scene, epsilon: float, how: Settings) -> Attacked:
+    """Try random points of the ball on all samples."""
     return random_noise(
         scene.victim, scene.inputs, scene.targets, scene.threat.at(epsilon), draws=how.draws,
         seed=how.seed, batch_size=how.batch_size,

@@ -11,7 +11,7 @@ from mindgap.ops.attacks.threat import Norm, Threat
 from mindgap.ops.attacks.victim import Victim
 
 EPSILON = 8 / 255  # of the range of the data: what the literature allows for natural images
-GRID = (0.5, 1, 2, 4, 8, 16, 32)  # of the range over 255
+GRID = (0.5, 1, 2, 4, 8, 16, 32)  # eighths of the default radius that a curve visits
 TOLERANCE = 0.5  # standard deviations of the targets that a number may miss its target by
 # The same L∞ radius in other norms, for d features: √d / 4 and d / 8 of it. On CIFAR-10 they give
 # 0.43 and 12, close to the 0.5 and 12 that are customary there.
