@@ -69,7 +69,7 @@ def test_drivers_and_workers_of_light_trials_start_quickly() -> None:
 
 
 VERBS = (
-    "catalog", "certify", "choose_head", "ensemble", "examine", "explain", "find", "fit", "retrain_head", "sample",
+    "attack", "catalog", "certify", "choose_head", "ensemble", "examine", "explain", "find", "fit", "retrain_head", "sample",
     "sweep", "weigh",
 )  # fmt: skip
 PACKAGES = (

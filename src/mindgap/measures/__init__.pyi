@@ -22,6 +22,7 @@ from mindgap.measures.margins.margin import Margin as Margin
 from mindgap.measures.norms.distance_from_initialization import DistanceFromInitialization as DistanceFromInitialization
 from mindgap.measures.norms.parameter_norm import ParameterNorm as ParameterNorm
 from mindgap.measures.robustness.loss_variation_in_cells import LossVariationInCells as LossVariationInCells
+from mindgap.measures.robustness.robust_accuracy import RobustAccuracy as RobustAccuracy
 from mindgap.measures.stability.fitted_signs import FittedSigns as FittedSigns
 from mindgap.measures.stability.leave_one_out_stability import LeaveOneOutStability as LeaveOneOutStability
 from mindgap.measures.stability.rademacher_complexity import RademacherComplexity as RademacherComplexity

@@ -127,9 +127,10 @@ def test_the_measure_equals_a_loop_over_samples() -> None:
     result = RobustAccuracy(samples=30)(subject)
     assert float(result) == held / 30
     assert result.terms["noise"] >= float(result)
-    assert float(RobustAccuracy(samples=60)(hidden("softmax"))) <= float(
-        RobustAccuracy(samples=60)(subject)
-    ) + 0.02
+    assert (
+        float(RobustAccuracy(samples=60)(hidden("softmax")))
+        <= float(RobustAccuracy(samples=60)(subject)) + 0.02
+    )
 
 
 def test_a_model_that_ignores_its_inputs_hides_nothing() -> None:

@@ -160,7 +160,9 @@ def test_minimal_norm_is_exact_on_linear_models(norm: str, classes: int) -> None
     outputs, weight = model(x).detach(), model.weight.detach()
     for i, label in enumerate(y.tolist()):
         ways = [
-            float((outputs[i, label] - outputs[i, k]) / (weight[label] - weight[k]).norm(DUAL[norm]))
+            float(
+                (outputs[i, label] - outputs[i, k]) / (weight[label] - weight[k]).norm(DUAL[norm])
+            )
             for k in range(classes)
             if k != label
         ]
@@ -203,7 +205,9 @@ def test_any_rank_of_inputs_and_outputs() -> None:
     x = torch.rand(6, 2, 5, 5)
     mask = torch.zeros(6, 1, 5, 5)
     mask[:, :, :2, :2] = 1
-    found = pgd(Victim.of(images), x, labels(images, x), Threat(epsilon=0.9, low=0, high=1, mask=mask))
+    found = pgd(
+        Victim.of(images), x, labels(images, x), Threat(epsilon=0.9, low=0, high=1, mask=mask)
+    )
     assert bool(((found.points != x) <= (mask > 0)).all())
     signal = nn.Conv1d(1, 1, 3, padding=1)
     wave = torch.rand(4, 1, 9)

@@ -28,7 +28,9 @@ class GradientMasking(Diagnosis):
     nothing and is not accused.
 
     >>> from mindgap.studies.diagnoses.healthy import healthy_recipe
-    >>> finding = GradientMasking()(GradientMasking.plant(healthy_recipe("table").replace(epochs=2)))
+    >>> finding = GradientMasking()(
+    ...     GradientMasking.plant(healthy_recipe("table").replace(epochs=2))
+    ... )
     >>> finding.severity, finding.evidence[0].name, finding.evidence[0].value
     ('suspect', 'zero gradients', 1.0)
     """
@@ -109,4 +111,3 @@ class Rounded(nn.Module):
 def _moves(outputs: Tensor) -> Tensor:
     """Tell whether the outputs differ between samples at all."""
     return (outputs != outputs[:1]).any()
-

@@ -148,7 +148,9 @@ class Robustness:
         if ending == ".csv":
             return write_whole(path, self.csv())
         if ending not in (".html", ".htm"):
-            raise InputError(f"The path must end in .html, .json or .csv, got {str(path)!r}. Rename it.")
+            raise InputError(
+                f"The path must end in .html, .json or .csv, got {str(path)!r}. Rename it."
+            )
         from mindgap.report.pages.attack import attack_page
 
         return write_whole(path, attack_page(self))
@@ -179,7 +181,10 @@ def told(
         rows=rows,
         signs=tuple(seen),
         samples=tuple(_samples(subject, scene, found, headline, clean)),
-        charts=(_curve(rows, accuracy, headline.epsilon), *_gallery(subject, scene, headline, clean)),
+        charts=(
+            _curve(rows, accuracy, headline.epsilon),
+            *_gallery(subject, scene, headline, clean),
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from mindgap.core import InputError, Progress, Subject, integer, validated
+from mindgap.core import InputError, Progress, Subject, Which, integer, number, validated
 from mindgap.jobs.attack.answer import Robustness, told
 from mindgap.ops.attacks.controls import train_surrogate
 from mindgap.ops.attacks.masking import MaskingNotice, Sign
@@ -67,10 +67,11 @@ def attack(
     0.8
     """
     subject = subject.subject() if isinstance(subject, Fitted) else subject
-    which = "train" if subject.test is None else "test"
-    scene = scene_of(
-        subject, which, norm=norm, samples=integer("samples", samples), threat=threat, seed=seed
-    )
+    for name, value in (("samples", samples), ("steps", steps), ("restarts", restarts)):
+        integer(name, value)
+    number("momentum", momentum)
+    which: Which = "train" if subject.test is None else "test"
+    scene = scene_of(subject, which, norm=norm, samples=samples, threat=threat, seed=seed)
     radii = _radii(scene, epsilons)
     how = Settings(steps, restarts, momentum, seed=seed, batch_size=subject.batch_size)
     with Progress(3, unit="stage", title="attack", shown=progress) as bar:
@@ -90,11 +91,9 @@ def attack(
 
 def _radii(scene: Scene, epsilons: Sequence[float] | None) -> tuple[float, ...]:
     if epsilons is not None:
-        if not len(epsilons) or min(epsilons) < 0:
-            raise InputError(
-                f"epsilons must be numbers of at least 0, got {list(epsilons)}. Pass radii."
-            )
-        return tuple(sorted(set(map(float, epsilons))))
+        if not len(epsilons):
+            raise InputError("epsilons must hold at least one radius, got none. Leave it out.")
+        return tuple(sorted({number("epsilons", epsilon) for epsilon in epsilons}))
     if isinstance(scene.threat.epsilon, torch.Tensor):
         raise InputError(
             "The radius of a threat must be one number here, got one per sample. Use "
@@ -110,9 +109,7 @@ def _place(scene: Scene, found: Sequence[Level]) -> int:
     return near[0] if near else len(found) - 1
 
 
-def _surrogate(
-    subject: Subject, scene: Scene, given: nn.Module | None, seed: int
-) -> nn.Module:
+def _surrogate(subject: Subject, scene: Scene, given: nn.Module | None, seed: int) -> nn.Module:
     if given is not None:
         return given
     places = torch.arange(len(subject.train))[:: max(1, len(subject.train) // LEARNED)]
@@ -126,5 +123,3 @@ def _warn(seen: Sequence[Sign]) -> None:
         MaskingNotice,
         stacklevel=4,
     )
-
-

@@ -134,6 +134,9 @@ def train_surrogate(victim: Victim, inputs: Tensor, *, seed: int = 0) -> nn.Modu
 class _Scaled(nn.Module):
     """Flat inputs of mean zero and similar size, whatever the data's units are."""
 
+    mean: Tensor
+    spread: Tensor
+
     def __init__(self, mean: Tensor, spread: Tensor) -> None:
         super().__init__()
         self.register_buffer("mean", mean)
@@ -175,6 +178,5 @@ def better(one: Attacked, other: Attacked) -> Attacked:
         left, right = getattr(one, name), getattr(other, name)
         return torch.where(takes.view(-1, *[1] * (left.ndim - 1)), right, left)
 
-    names = ("points", "outputs", "scores", "broken")
-    return Attacked(*(chosen(name) for name in names), one.silent | other.silent)
-
+    fields = {name: chosen(name) for name in ("points", "outputs", "scores", "broken")}
+    return Attacked(**fields, silent=one.silent | other.silent)

@@ -299,4 +299,3 @@ def _cloned(found: Attacked) -> Attacked:
 def _joined(parts: list[Attacked]) -> Attacked:
     names = [field.name for field in dataclasses.fields(Attacked)]
     return Attacked(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
-

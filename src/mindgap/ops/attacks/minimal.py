@@ -186,4 +186,3 @@ def _pulled(victim: Victim, ball: Ball, points: Tensor, targets: Tensor) -> Smal
     inside = sizes <= ball.radius.flatten() * (1 + 1e-6)
     sizes = torch.where(inside, sizes, torch.inf)
     return Smallest(torch.where(torch.isfinite(sizes).view(shape), found, ball.inputs), sizes)
-

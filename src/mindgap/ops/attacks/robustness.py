@@ -73,7 +73,9 @@ class Level:
         return proportion_interval(count - int(self.found.broken.sum()), count)
 
 
-def attacked(scene: Scene, epsilon: float, how: Settings, objective: Objective = "loss") -> Attacked:
+def attacked(
+    scene: Scene, epsilon: float, how: Settings, objective: Objective = "loss"
+) -> Attacked:
     """Attack all samples by gradient at one radius.
 
     Args:

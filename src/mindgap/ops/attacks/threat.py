@@ -48,7 +48,9 @@ class Threat:
         radius = torch.as_tensor(self.epsilon)
         check_finite(radius.double(), "epsilon")
         if bool((radius < 0).any()):
-            raise InputError(f"epsilon must be at least 0, got {float(radius.min()):g}. Enlarge it.")
+            raise InputError(
+                f"epsilon must be at least 0, got {float(radius.min()):g}. Enlarge it."
+            )
         if bool((torch.as_tensor(self.unit) < 0).any()):
             raise InputError("unit must be at least 0, got a negative number. Pass sizes.")
 
@@ -157,7 +159,9 @@ class Ball:
         """
         if self.norm == "linf":
             length = share * self.radius if self.plain else share * self.radius * self.unit
-            return torch.clamp(torch.addcmul(points, gradient.sign(), length), self.bottom, self.top)
+            return torch.clamp(
+                torch.addcmul(points, gradient.sign(), length), self.bottom, self.top
+            )
         slope = gradient if self.plain else gradient * self.unit
         steepest = _unit_l2(slope) if self.norm == "l2" else self._sparse(points, slope)
         return self.project(points + share * self.radius * steepest * self.unit)
@@ -169,7 +173,10 @@ class Ball:
             slopes: One row per sample, of several gradients each.
         """
         order = {"linf": 1, "l2": 2, "l1": math.inf}[self.norm]
-        return torch.linalg.vector_norm((slopes * self._per_slope()).flatten(2), order, dim=2)
+        found: Tensor = torch.linalg.vector_norm(
+            (slopes * self._per_slope()).flatten(2), order, dim=2
+        )
+        return found
 
     def moved(self, points: Tensor, slope: Tensor, length: Tensor) -> Tensor:
         """Move points along the steepest direction by lengths of one's choice, inside the box."""
@@ -232,9 +239,7 @@ class Ball:
         return (chosen / chosen.abs().sum(1, keepdim=True).clamp_min(1)).view_as(slope)
 
 
-def _drawn(
-    norm: Norm, shape: torch.Size, dtype: torch.dtype, generator: torch.Generator
-) -> Tensor:
+def _drawn(norm: Norm, shape: torch.Size, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Draw vectors whose directions are uniform on the sphere of the norm."""
     if norm == "l2":
         return torch.randn(shape, generator=generator, dtype=dtype)
@@ -244,9 +249,8 @@ def _drawn(
 
 def _rows_norm(move: Tensor, order: float) -> Tensor:
     """Return the norm of every row, as a column."""
-    return torch.linalg.vector_norm(
-        move.flatten(1), order, dim=1
-    ).reshape(-1, *[1] * (move.ndim - 1))
+    found: Tensor = torch.linalg.vector_norm(move.flatten(1), order, dim=1)
+    return found.reshape(-1, *[1] * (move.ndim - 1))
 
 
 def _unit_l2(slope: Tensor) -> Tensor:

@@ -153,7 +153,7 @@ class _Watched(TorchFunctionMode):
     inputs: Tensor
     outputs: Tensor | None = None
 
-    def __torch_function__(  # type: ignore[override]
+    def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         found = function(*args, **(kwargs or {}))
