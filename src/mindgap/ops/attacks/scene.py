@@ -73,7 +73,7 @@ def scene_of(
         tolerance=TOLERANCE * spread if spread > 0 else math.inf,
     )  # fmt: skip
     inputs = attackable(subject, which, places).to(victim.like)
-    return Scene(victim, inputs, targets, places, threat or default_threat(subject, norm, inputs))
+    return Scene(victim, inputs, targets, places, threat or _default_threat(subject, norm, inputs))
 
 
 def attackable(subject: Subject, which: Which, places: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ def attackable(subject: Subject, which: Which, places: Tensor) -> Tensor:
     return parts[0]
 
 
-def default_threat(subject: Subject, norm: Norm, test: Tensor | None = None) -> Threat:
+def _default_threat(subject: Subject, norm: Norm, test: Tensor | None = None) -> Threat:
     """Allow changes of 8/255 of the range of the training inputs, within that range.
 
     The range is that of every column where samples are rows, of every channel where they are
