@@ -41,6 +41,7 @@ def make_whole(): return make_recipe().replace(test=(x[24:], y[24:]))
 def f(point): return point[0]
 """
 WORDS = {
+    "attack": ["mine.py:make_subject", "--epsilon", "0.1", "--steps", "2", "--no-black-box", "-q"],
     "bound": [],
     "certify": ["mine.py:make_recipe", "--epochs", "0", "--draws", "10", "-q"],
     "choose-head": ["mine.py:make_subject", "--ks", "3", "--max-weights", "2", "-q"],
@@ -159,6 +160,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "Recipe": {"model": net, "train": (X, Y)},
     "PerturbedOptimizer": {"base": torch.optim.SGD(net().parameters(), lr=0.1)},
     "Probe": {"measure": Gap()},
+    "attack": {"subject": SUBJECT, "epsilons": [0.1], "steps": 2, "black_box": False},
     "certify": {"subject": RECIPE, "draws": 10, "epochs": 0},
     "choose_head": {"subject": SUBJECT, "max_weights": (2.0,), "ks": (3,)},
     "compare": {

@@ -24,6 +24,7 @@ lazy(
         "diagnoses": "",
         "diagnoses.diagnose": "diagnose",
         "integrations": "",
+        "jobs.attack.job": "attack",
         "jobs.compare": "compare",
         "jobs.examine": "examine",
         "jobs.explain": "explain",

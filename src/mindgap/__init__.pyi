@@ -19,6 +19,7 @@ from mindgap.core.registry import find as find
 from mindgap.core.result import Result as Result
 from mindgap.core.subject import Subject as Subject
 from mindgap.diagnoses.diagnose import diagnose as diagnose
+from mindgap.jobs.attack.job import attack as attack
 from mindgap.jobs.compare import compare as compare
 from mindgap.jobs.examine import examine as examine
 from mindgap.jobs.explain import explain as explain

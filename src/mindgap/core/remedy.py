@@ -39,6 +39,7 @@ Symptom = Literal[
     "over-confidence",
     "under-confidence",
     "noise sensitivity",
+    "adversarial inputs",
 ]
 RemedyNeed = Literal["classification", "images", "real inputs", "training data"]
 Losses = Callable[[Tensor, Tensor], Tensor]

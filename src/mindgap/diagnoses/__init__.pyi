@@ -16,6 +16,7 @@ from mindgap.diagnoses.model.batch_dependent import BatchDependent as BatchDepen
 from mindgap.diagnoses.model.constant_predictor import ConstantPredictor as ConstantPredictor
 from mindgap.diagnoses.model.dead_units import DeadUnits as DeadUnits
 from mindgap.diagnoses.model.exploding_weights import ExplodingWeights as ExplodingWeights
+from mindgap.diagnoses.model.gradient_masking import GradientMasking as GradientMasking
 from mindgap.diagnoses.model.ignored_class import IgnoredClass as IgnoredClass
 from mindgap.diagnoses.model.not_finite import NotFinite as NotFinite
 from mindgap.diagnoses.model.probabilities_as_logits import ProbabilitiesAsLogits as ProbabilitiesAsLogits

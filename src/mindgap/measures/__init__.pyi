@@ -54,6 +54,7 @@ from mindgap.measures.sharpness.pac_bayes_complexity import PacBayesComplexity a
 from mindgap.measures.sharpness.pac_bayes_flatness import PacBayesFlatness as PacBayesFlatness
 from mindgap.measures.sharpness.sharpness_complexity import SharpnessComplexity as SharpnessComplexity
 from mindgap.measures.sharpness.sharpness_flatness import SharpnessFlatness as SharpnessFlatness
+from mindgap.measures.robustness.robust_accuracy import RobustAccuracy as RobustAccuracy
 from mindgap.measures.stability.fitted_signs import FittedSigns as FittedSigns
 from mindgap.measures.stability.leave_one_out_stability import LeaveOneOutStability as LeaveOneOutStability
 from mindgap.measures.stability.rademacher_complexity import RademacherComplexity as RademacherComplexity

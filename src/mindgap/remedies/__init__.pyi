@@ -1,5 +1,6 @@
 # Written by `make generate`; do not edit.
 from mindgap.remedies.active_bias import ActiveBias as ActiveBias
+from mindgap.remedies.adversarial_training import AdversarialTraining as AdversarialTraining
 from mindgap.remedies.annealing import Annealing as Annealing
 from mindgap.remedies.asam import ASAM as ASAM
 from mindgap.remedies.class_balance import ClassBalance as ClassBalance

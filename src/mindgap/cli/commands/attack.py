@@ -1,0 +1,84 @@
+"""Attack a model of your own: how many predictions hold when inputs move a little.
+
+  mindgap attack my_model.py:make_subject --report attack.html
+  mindgap attack my_model.py:make_subject --norm l2 --epsilon 0.5 --epsilon 1 --samples-csv s.csv
+
+Radii are shares of the range of the training inputs. Random noise and attacks on a surrogate are
+controls, and signs of a hidden gradient are named.
+"""
+
+import argparse
+from pathlib import Path
+
+from mindgap.cli.commands.examine import EXAMPLE
+from mindgap.cli.output import check_page, check_writable, note, write, write_json
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("target", metavar="FILE.py:FUNCTION", help=EXAMPLE)
+    parser.add_argument(
+        "--norm", choices=("linf", "l2", "l1"), default="linf", help="norm of the changes (linf)"
+    )
+    parser.add_argument(
+        "--epsilon",
+        action="append",
+        type=float,
+        metavar="X",
+        help="radius to attack at; may be repeated (0.5/255 to 32/255 of the range)",
+    )
+    parser.add_argument(
+        "--samples", type=int, metavar="N", default=500, help="samples to attack at most (500)"
+    )
+    parser.add_argument("--steps", type=int, metavar="N", default=20, help="steps of PGD (20)")
+    parser.add_argument("--restarts", type=int, metavar="N", default=1, help="starts of PGD (1)")
+    parser.add_argument("--seed", type=int, metavar="N", default=0, help="seed of all draws (0)")
+    parser.add_argument(
+        "--no-black-box", action="store_true", help="train no surrogate, which saves some seconds"
+    )
+    parser.add_argument(
+        "--report",
+        "--html",
+        "-o",
+        metavar="PATH",
+        help="write the result here: .html, .json or .csv (one line per sample)",
+    )
+    parser.add_argument(
+        "--samples-csv", metavar="PATH.csv", help="write one line per sample here, as CSV"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--quiet", "-q", action="store_true", help="show no progress bar")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, attack, show."""
+    import warnings
+
+    from mindgap.cli.target import load_subject
+    from mindgap.jobs.attack.job import attack
+    from mindgap.ops.attacks.masking import MaskingNotice
+
+    check_page(arguments.report, (".html", ".htm", ".json", ".csv"))
+    check_page(arguments.samples_csv, (".csv",))
+    check_writable(arguments.samples_csv)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MaskingNotice)  # the text says it
+        found = attack(
+            load_subject(arguments.target),
+            norm=arguments.norm,
+            epsilons=arguments.epsilon,
+            samples=arguments.samples,
+            steps=arguments.steps,
+            restarts=arguments.restarts,
+            black_box=not arguments.no_black_box,
+            seed=arguments.seed,
+            progress=not (arguments.quiet or arguments.json),
+        )
+    if arguments.json:
+        write_json(found.to_dict())
+    else:
+        write(found.text())
+    for path in filter(None, (arguments.report, arguments.samples_csv)):
+        found.save(path)
+        note(f"The result is at {Path(path).resolve()}")
+    return 0

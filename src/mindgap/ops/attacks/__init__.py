@@ -1,0 +1,1 @@
+"""Attacks: the small change of an input that changes the output most, and what it shows."""

@@ -1,0 +1,163 @@
+"""What is attacked: a model, what counts as a broken prediction, and what an attack increases."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from mindgap.core import (
+    InputError,
+    Loss,
+    Task,
+    align,
+    as_loss,
+    call,
+    check_classes,
+    checked_call,
+    evaluating,
+)
+from mindgap.core.purity import preserved
+
+Objective = Literal["loss", "margin"]
+_SOFTMAX = {
+    functional.softmax,
+    functional.log_softmax,
+    torch.softmax,
+    torch.log_softmax,
+    Tensor.softmax,
+    Tensor.log_softmax,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Victim:
+    """A model under attack, in evaluation mode.
+
+    A prediction is broken if its class is wrong, if any of its labels is wrong, or if a number is
+    farther from its target than ``tolerance``.
+
+    Args:
+        model: Takes one tensor and gives outputs, as a Subject's model does.
+        loss: One number per sample.
+        task: Says what a broken prediction is.
+        tolerance: In a regression, how far from its target a prediction may be.
+        objective: What an attack increases: the ``"loss"``, or the negative ``"margin"``, which
+            neither saturates nor underflows. The margin is that of the logits, also where the
+            model ends in a softmax.
+
+    >>> victim = Victim.of(nn.Identity(), "cross_entropy")
+    >>> outputs, targets = torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor([0, 0])
+    >>> victim.broken(outputs, targets).tolist(), victim.gaps(outputs, targets).tolist()
+    ([False, True], [[inf, 1.0], [inf, -3.0]])
+    """
+
+    model: nn.Module
+    loss: Loss
+    task: Task
+    tolerance: float = math.inf
+    objective: Objective = "loss"
+
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module,
+        loss: str | Loss | Callable[..., Tensor] = "cross_entropy",
+        task: Task | None = None,
+        **more: Any,
+    ) -> Self:
+        """Make a victim from a model and a loss; a loss without a task is a regression's."""
+        known = as_loss(loss)
+        return cls(model=model, loss=known, task=task or known.task or "regression", **more)
+
+    def aiming(self, objective: Objective) -> Self:
+        """Return the same victim for attacks that increase something else."""
+        return dataclasses.replace(self, objective=objective)
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the model's device and precision."""
+        tensors = (*self.model.parameters(), *self.model.buffers())
+        return next((t for t in tensors if t.is_floating_point()), torch.empty(0))
+
+    def check(self, inputs: Tensor, targets: Tensor) -> None:
+        """Refuse inputs that the model does not take, and outputs on which the task is not defined."""
+        with torch.no_grad():
+            outputs = checked_call(self.model, (inputs[:2],), self.like)
+        if self.task == "classification":
+            check_classes(outputs, targets, "test")
+        elif align(outputs, targets[:2]).shape != outputs.shape:
+            raise InputError(
+                f"The model's outputs must have the targets' shape {tuple(targets[:2].shape)}, got "
+                f"{tuple(outputs.shape)}. Reshape the targets."
+            )
+
+    def outputs(self, points: Tensor) -> Tensor:
+        """Return the model's outputs."""
+        return call(self.model, (points,), self.like)
+
+    @torch.no_grad()
+    def answers(self, inputs: Tensor, batch_size: int) -> Tensor:
+        """Return the outputs on any number of inputs, and leave the model as it was."""
+        with preserved(self.model, weights=False), evaluating(self.model):
+            return torch.cat([self.outputs(part) for part in inputs.split(batch_size)])
+
+    def outputs_and_logits(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the outputs, and what a softmax at the end of the model took, if there is one."""
+        with _Watched() as watched:
+            outputs = self.outputs(points)
+        return outputs, watched.inputs if outputs is watched.outputs else outputs
+
+    def broken(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Tell which predictions are wrong."""
+        if self.task == "classification":
+            return outputs.argmax(1) != targets
+        return (self.gaps(outputs, targets) <= 0).any(1)
+
+    def gaps(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return how far every output is from breaking the prediction; at zero it breaks."""
+        if self.task == "classification":
+            true = outputs.gather(1, targets[:, None])
+            return (true - outputs).scatter(1, targets[:, None], torch.inf)
+        wanted = align(outputs, targets)
+        if self.task == "multilabel":
+            return ((2 * wanted - 1) * outputs).flatten(1)
+        return self.tolerance - (outputs - wanted).abs().flatten(1)
+
+    def scores(self, points: Tensor, targets: Tensor, goal: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the outputs, and what an attack increases.
+
+        Args:
+            points: The inputs, which may have a graph.
+            targets: The true targets.
+            goal: The classes to reach; None to get away from the true ones.
+        """
+        if self.objective == "margin":
+            outputs, logits = self.outputs_and_logits(points)
+            if goal is None:
+                return outputs, -self.gaps(logits, targets).amin(1)
+            return outputs, self.gaps(logits, goal).amin(1)
+        outputs = self.outputs(points)
+        # Towards a class, its loss must fall: with a plus sign, as on some slides, it would rise.
+        losses = self.loss(outputs, targets) if goal is None else -self.loss(outputs, goal)
+        return outputs, losses
+
+
+class _Watched(TorchFunctionMode):
+    """Remembers what the last softmax took and gave, also one that is called as a function."""
+
+    inputs: Tensor
+    outputs: Tensor | None = None
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        found = function(*args, **(kwargs or {}))
+        if function in _SOFTMAX:
+            self.inputs = args[0] if args else kwargs["input"]
+            self.outputs = found
+        return found

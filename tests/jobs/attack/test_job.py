@@ -1,0 +1,145 @@
+"""The job `attack`: a healthy net, masked nets whose true robust accuracy is known, and its files."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from mindgap import Subject, attack, fit
+from mindgap.core import InputError
+from mindgap.measures import RobustAccuracy
+from mindgap.ops.attacks.descent import pgd
+from mindgap.ops.attacks.masking import MaskingNotice
+from mindgap.ops.attacks.scene import scene_of
+from mindgap.ops.attacks.threat import Threat
+from mindgap.ops.attacks.victim import Victim
+from mindgap.studies.diagnoses.healthy import healthy_recipe
+
+
+@functools.cache
+def digits() -> Subject:
+    return fit(healthy_recipe("image", seed=1), seed=1).subject()
+
+
+class Hidden(nn.Module):
+    def __init__(self, model: nn.Module, how: str) -> None:
+        super().__init__()
+        self.model, self.how = model, how
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.how == "rounded":
+            return self.model((x * 32).round() / 32)
+        return torch.softmax(100 * self.model(x), 1)
+
+
+def hidden(how: str) -> Subject:
+    plain = digits()
+    return Subject(Hidden(plain.model, how), "cross_entropy", plain.train, plain.test)
+
+
+SMALL = {"samples": 150, "steps": 10, "epsilons": [8 / 255, 0.1]}
+
+
+@functools.cache
+def healthy_answer() -> object:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MaskingNotice)
+        return attack(digits(), **SMALL)
+
+
+def test_a_healthy_net_falls_and_hides_nothing() -> None:
+    found = healthy_answer()
+    assert not found.masked
+    assert len(found.signs) == 4
+    assert found.clean > found.rows[0].accuracy > found.rows[1].accuracy
+    assert found.rows[1].noise > found.rows[1].black_box > found.rows[1].accuracy
+    assert all(row.interval.low <= row.accuracy <= row.interval.high for row in found.rows)
+
+
+def test_a_saturated_softmax_is_named_and_its_true_accuracy_found() -> None:
+    truth = healthy_answer()
+    with pytest.warns(MaskingNotice, match="zero gradients"):
+        found = attack(hidden("softmax"), **SMALL)
+    assert found.masked
+    for row, true in zip(found.rows, truth.rows, strict=True):
+        assert row.accuracy <= true.accuracy + 0.02
+    # Without the attack on the logits the model looks robust.
+    scene = scene_of(hidden("softmax"), samples=150)
+    blind = pgd(scene.victim, scene.inputs, scene.targets, scene.threat.at(0.1), steps=10)
+    assert blind.robust_accuracy > truth.rows[1].accuracy + 0.2
+
+
+def test_rounded_inputs_are_named() -> None:
+    with pytest.warns(MaskingNotice, match="black box beats white box"):
+        found = attack(hidden("rounded"), **{**SMALL, "epsilons": [0.1, 0.25]})
+    assert found.rows[1].accuracy <= found.rows[1].black_box
+
+
+def test_files_say_the_same(tmp_path: Path) -> None:
+    found = healthy_answer()
+    for ending in ("html", "json", "csv"):
+        found.save(tmp_path / f"a.{ending}")
+    told = json.loads((tmp_path / "a.json").read_text())
+    assert told["rows"][0]["accuracy"] == found.rows[0].accuracy
+    lines = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    held = [line for line in lines if not line["smallest radius"]]
+    assert len(held) / len(lines) == pytest.approx(found.rows[-1].accuracy)
+    page = (tmp_path / "a.html").read_text()
+    assert found.verdict.headline in page
+    assert page.count("data:image/png") >= 3
+    assert f"{found.rows[0].accuracy:.1%}" in str(found)
+    with pytest.raises(InputError, match=r"\.html"):
+        found.save(tmp_path / "a.pdf")
+
+
+def test_tables_regressions_and_a_threat_of_ones_own() -> None:
+    subject = fit(healthy_recipe("table", "regression", seed=1).replace(epochs=3), seed=1).subject()
+    found = attack(subject, norm="l2", samples=40, steps=5, black_box=False)
+    assert found.rows[0].black_box is None
+    assert found.rows[-1].accuracy < found.clean
+    mask = torch.zeros(10)
+    mask[0] = 1
+    narrow = attack(subject, threat=Threat(epsilon=0.5, mask=mask), samples=40, black_box=False)
+    assert len(narrow.signs) == 3
+    assert found.to_dict()["norm"] == "l2"
+
+
+def test_tokens_are_refused_in_one_sentence() -> None:
+    model = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 2))
+    data = torch.randint(0, 5, (8, 3)), torch.arange(8) % 2
+    with pytest.raises(InputError, match="real numbers"):
+        attack(Subject(model, "cross_entropy", data))
+
+
+def test_the_measure_equals_a_loop_over_samples() -> None:
+    subject = digits()
+    scene, held = scene_of(subject, samples=30), 0
+    for x, y in zip(scene.inputs.split(1), scene.targets.split(1), strict=True):
+        found = pgd(Victim.of(subject.model), x, y, scene.threat, steps=10, random_start=False)
+        held += not bool(found.broken)
+    result = RobustAccuracy(samples=30)(subject)
+    assert float(result) == held / 30
+    assert result.terms["noise"] >= float(result)
+    assert (
+        float(RobustAccuracy(samples=60)(hidden("softmax")))
+        <= float(RobustAccuracy(samples=60)(subject)) + 0.02
+    )
+
+
+def test_a_model_that_ignores_its_inputs_hides_nothing() -> None:
+    model = nn.Linear(2, 2)
+    with torch.no_grad():
+        model.weight.mul_(1e-3)
+        model.bias.copy_(torch.tensor([5.0, 0.0]))
+    x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
+    data = x, (x.sum(1) > 1).long()
+    found = attack(Subject(model, "cross_entropy", data), samples=60, steps=5)
+    assert not found.masked
+    assert found.rows[-1].accuracy == found.clean
