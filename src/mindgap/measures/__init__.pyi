@@ -50,11 +50,11 @@ from mindgap.measures.norms.spectral_distance import SpectralDistance as Spectra
 from mindgap.measures.norms.sum_of_frobenius_norms import SumOfFrobeniusNorms as SumOfFrobeniusNorms
 from mindgap.measures.norms.sum_of_spectral_norms import SumOfSpectralNorms as SumOfSpectralNorms
 from mindgap.measures.robustness.loss_variation_in_cells import LossVariationInCells as LossVariationInCells
+from mindgap.measures.robustness.robust_accuracy import RobustAccuracy as RobustAccuracy
 from mindgap.measures.sharpness.pac_bayes_complexity import PacBayesComplexity as PacBayesComplexity
 from mindgap.measures.sharpness.pac_bayes_flatness import PacBayesFlatness as PacBayesFlatness
 from mindgap.measures.sharpness.sharpness_complexity import SharpnessComplexity as SharpnessComplexity
 from mindgap.measures.sharpness.sharpness_flatness import SharpnessFlatness as SharpnessFlatness
-from mindgap.measures.robustness.robust_accuracy import RobustAccuracy as RobustAccuracy
 from mindgap.measures.stability.fitted_signs import FittedSigns as FittedSigns
 from mindgap.measures.stability.leave_one_out_stability import LeaveOneOutStability as LeaveOneOutStability
 from mindgap.measures.stability.rademacher_complexity import RademacherComplexity as RademacherComplexity
