@@ -195,7 +195,9 @@ class TestEveryMeasure:
         """Here by a reference for every case, or in a test file of its own."""
         files = set(Path(__file__).parent.rglob("test_*.py"))
         texts = (path.read_text(encoding="utf-8") for path in files)
-        assert name in REFERENCES or any(MEASURES[name].__name__ in text for text in texts)
+        cls = MEASURES[name]
+        if cls.__module__.startswith("mindgap."):  # a package that adds one tests it itself
+            assert name in REFERENCES or any(cls.__name__ in text for text in texts)
 
     def test_declared_invariances_hold_and_others_fail_somewhere(self, name: str) -> None:
         measure, declared = MEASURES[name](), MEASURES[name].invariant_to
