@@ -93,6 +93,10 @@ def check(instance: Any) -> None:
         value = getattr(instance, field.name)
         if not matches(value, hint):
             check_type(field.name, value, hint, _meaning(cls, field))
+        if isinstance(field.default, tuple) and field.default and len(value) == 0:
+            raise InputError(
+                f"{field.name} must hold at least one value, got none. {_meaning(cls, field)}"
+            )
         # No setting means "infinite" unless its author says so by the default.
         if isinstance(value, float) and math.isinf(value) and value != field.default:
             raise InputError(

@@ -143,7 +143,7 @@ def entries(family: str | None = None) -> list[Entry]:
         family: One of ``KINDS``; all of them if None. Only its own modules are imported.
 
     >>> [entry.name for entry in entries("measure") if entry.topic == "margins"]
-    ['margin']
+    ['inverse-margin', 'margin', 'normalized-margin']
     """
     if family is not None and family not in KINDS:
         raise unknown_name("family", family, KINDS)

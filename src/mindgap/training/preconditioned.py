@@ -39,7 +39,7 @@ class Shampoo(torch.optim.Optimizer):
     >>> optimizer = Shampoo([weight], lr=1.0, epsilon=1e-8)
     >>> weight.grad = torch.tensor([[2.0, 0, 0], [0, 0, 0]])
     >>> optimizer.step()
-    >>> weight[0].tolist()  # AdaGrad's first step: one in units of the learning rate
+    >>> weight[0].round(decimals=4).tolist()  # AdaGrad's first step: one learning rate
     [0.0, 1.0, 1.0]
     """
 

@@ -77,6 +77,8 @@ def landscape(
     """
     integer("dimensions", dimensions, 1, 2)
     integer("points", points, 3)
+    integer("steps", steps)
+    integer("seed", seed, 0)
     target = _subset(_subject(subject), which, integer("samples", samples), seed)
     flat = FlatLoss(target)
     if span is not None and not (math.isfinite(span) and span > 0):

@@ -76,8 +76,12 @@ class ConditioningNormalization(Study):
         "brock2021characterizing",
     )
 
-    networks: tuple[str, ...] = ("CNN", "transformer")
-    settings: tuple[str, ...] = tuple(SETTINGS)
+    networks: tuple[str, ...] = option(
+        ("CNN", "transformer"), help="networks that are trained: CNN, transformer"
+    )
+    settings: tuple[str, ...] = option(
+        tuple(SETTINGS), help="batch sizes and initial weights, by the names in the table"
+    )
     seeds: int = option(5, help="fresh seeds per norm", low=2)
     search: int = option(1, help="seeds on which the learning rate is chosen", low=1)
     rates: int = option(5, help="learning rates per norm, a factor of 3.16 apart", low=1)

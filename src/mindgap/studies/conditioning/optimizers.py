@@ -52,8 +52,12 @@ class ConditioningOptimizers(Study):
         "gupta2018shampoo",
     )
 
-    networks: tuple[str, ...] = ("CNN", "transformer")
-    settings: tuple[str, ...] = tuple(SETTINGS)
+    networks: tuple[str, ...] = option(
+        ("CNN", "transformer"), help="networks that are trained: CNN, transformer"
+    )
+    settings: tuple[str, ...] = option(
+        tuple(SETTINGS), help="batch sizes and initial weights, by the names in the table"
+    )
     seeds: int = option(5, help="fresh seeds per optimizer", low=2)
     search: int = option(1, help="seeds on which the learning rate is chosen", low=1)
     rates: int = option(5, help="learning rates per optimizer, a factor of 3.16 apart", low=1)
