@@ -8,7 +8,13 @@ from mindgap.core import InputError, implements
 
 @implements("E3", cites=("li2018visualizing",))
 def convex_envelope(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    """Compute the largest convex function below the heights of a grid, at the grid's points.
+    r"""Compute the largest convex function below the heights of a grid, at the grid's points.
+
+    Formula: $\max \{ g(p) : g \text{ convex}, \; g(q) \le L(q) \text{ for all } q \}$
+
+    Reading: A surface that lies above it is not convex, and the distance says by how much.
+
+    Assumes: Finite heights.
 
     Args:
         x: Places on the first axis.
@@ -63,14 +69,16 @@ def share_above_envelope(x: Tensor, y: Tensor, z: Tensor, tolerance: float = 0.1
 def curvature_ratios(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     r"""Compute how negative the curvature of a surface is next to how positive, inside the grid.
 
-    Curvatures are second differences along the grid's rows, columns and both diagonals. A negative
-    one is three points on a line of which the middle lies above the chord, so it proves that the
-    loss is not convex, however coarse the grid. (Eigenvalues of a 2 × 2 Hessian by differences do
-    not: on a convex surface that grows tenfold per step, its mixed difference exceeds all others.)
-    Positive curvatures prove nothing about other directions (Li et al., 2018).
-
     Formula: $\max(-\min_u c_u, 0) / \max_u |c_u|, \quad c_u = \frac{L(p + u) - 2 L(p) + L(p - u)}
     {\lVert u \rVert^2}$
+
+    Reading: Curvatures are second differences along the grid's rows, columns and both diagonals. A
+    negative one is three points on a line of which the middle lies above the chord, so it proves
+    that the loss is not convex, however coarse the grid. (Eigenvalues of a 2 × 2 Hessian by
+    differences do not: on a convex surface that grows tenfold per step, its mixed difference
+    exceeds all others.) Positive curvatures prove nothing about other directions.
+
+    Assumes: A grid with even spacing.
 
     Args:
         x: Places on the first axis, evenly spaced.

@@ -23,13 +23,15 @@ def random_directions(
 ) -> Tensor:
     r"""Draw Gaussian directions and scale them to the weights, as Li et al. (2018) do.
 
-    With ``"filter"``, every filter of a direction (the weights of one output channel or unit) gets
-    the norm of the same filter of the weights; with ``"layer"``, every weight tensor does. Vectors
-    such as biases and the gains and shifts of normalization layers have no filters: as in the
-    published experiments, they do not move. With ``"none"``, all weights move, and a direction as a
-    whole has length one, so coordinates are Euclidean distances.
-
     Formula: $d_{i,j} \leftarrow \frac{d_{i,j}}{\|d_{i,j}\|} \|w_{i,j}\|$
+
+    Reading: With ``"filter"``, every filter of a direction (the weights of one output channel or
+    unit) gets the norm of the same filter of the weights; with ``"layer"``, every weight tensor
+    does. Vectors such as biases and the gains and shifts of normalization layers have no filters:
+    as in the published experiments, they do not move. With ``"none"``, all weights move, and a
+    direction as a whole has length one, so coordinates are Euclidean distances.
+
+    Assumes: Trained weights; filters of zeros do not move.
 
     Args:
         weights: The trained weights by name, in order.
@@ -109,10 +111,14 @@ class _Trajectory:
 
 @implements("E3", cites=("li2018visualizing",))
 def trajectory_plane(recorded: Sequence[Tensor] | Tensor) -> _Trajectory:
-    """Find the plane through the last weights that holds most of a training run (PCA).
+    r"""Find the plane through the last weights that holds most of a training run (PCA).
 
-    As Li et al. (2018) do, the principal components are those of the differences to the last
-    weights, which are not centered. The plane is the best one in the sense of least squares.
+    Formula: $\min_{d_1, d_2} \sum_t \min_{a, b} \lVert w_t - w_T - a d_1 - b d_2 \rVert^2$
+
+    Reading: As Li et al. (2018) do, the principal components are those of the differences to the
+    last weights, which are not centered. The plane is the best one in the sense of least squares.
+
+    Assumes: At least three recorded weights.
 
     Args:
         recorded: The weights at several times, flat, in the order of training; at least three.

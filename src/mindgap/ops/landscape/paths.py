@@ -69,10 +69,13 @@ def bent_path(
 ) -> Tensor:
     r"""Search for a quadratic Bézier curve between two minima along which the loss is low.
 
-    As Garipov et al. (2018) do, the middle weights minimize the mean loss over the curve: every
-    step draws a place and a batch. The steps are Adam's, with a rate that falls linearly to zero.
-
     Formula: $\min_\theta \mathbb{E}_{t \sim U(0,1)} L((1-t)^2 w_1 + 2t(1-t)\theta + t^2 w_2)$
+
+    Reading: As Garipov et al. (2018) do, the middle weights minimize the mean loss over the curve:
+    every step draws a place and a batch. The steps are Adam's, with a rate that falls linearly to
+    zero.
+
+    Assumes: Two minima of the same network. A curve that is not found may exist all the same.
 
     Args:
         flat: The loss, whose model is the first minimum.

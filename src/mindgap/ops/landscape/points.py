@@ -28,11 +28,15 @@ def losses_at(
     batch_norm: BatchNorm = "running",
     progress: bool = False,
 ) -> Tensor:
-    """Compute the mean loss at ``center + coordinates @ directions``, one point per row.
+    r"""Compute the mean loss at ``center + coordinates @ directions``, one point per row.
 
-    The data are read once, in chunks, and every chunk meets all points. Small dense networks see
-    many points per call, with stacked weights. Networks that begin with a linear layer or a
-    convolution answer its part of the work once per direction instead of once per point.
+    Formula: $L(w + \sum_k a_k d_k) = \frac{1}{n} \sum_i \ell(f_{w + \sum_k a_k d_k}(x_i), y_i)$
+
+    Reading: The data are read once, in chunks, and every chunk meets all points. Small dense
+    networks see many points per call, with stacked weights. Networks that begin with a linear layer
+    or a convolution answer its part of the work once per direction instead of once per point.
+
+    Assumes: A model whose outputs depend on the weights and the sample alone.
 
     Args:
         flat: The loss; its model stays as it is.
