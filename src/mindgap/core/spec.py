@@ -102,7 +102,8 @@ def check(instance: Any) -> None:
             raise InputError(
                 f"{field.name} must be a finite number, got {value}. {_meaning(cls, field)}"
             )
-        if limited and not inside(value, field.metadata):
+        several = value if isinstance(value, tuple | list) else (value,)
+        if limited and not all(inside(one, field.metadata) for one in several):
             raise InputError(
                 f"{field.name} must be {allowed(field.metadata)}, got {shown(value)}. "
                 f"{_meaning(cls, field)}"

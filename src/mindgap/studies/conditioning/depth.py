@@ -62,7 +62,7 @@ class ConditioningDepth(Study):
     method = ("E4",)
     cites = ("he2016deep", "ioffe2015batch")
 
-    depths: tuple[int, ...] = option((20, 56), help="weighted layers, 6n + 2 each")
+    depths: tuple[int, ...] = option((20, 56), help="weighted layers, 6n + 2 each", low=8)
     seeds: int = option(5, help="fresh seeds per network", low=2)
     search: int = option(1, help="seeds on which the learning rate is chosen", low=1)
     rates: int = option(5, help="learning rates per network, a factor of 3.16 apart", low=1)

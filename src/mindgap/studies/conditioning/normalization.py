@@ -76,12 +76,7 @@ class ConditioningNormalization(Study):
         "brock2021characterizing",
     )
 
-    networks: tuple[str, ...] = option(
-        ("CNN", "transformer"), help="networks that are trained: CNN, transformer"
-    )
-    settings: tuple[str, ...] = option(
-        tuple(SETTINGS), help="batch sizes and initial weights, by the names in the table"
-    )
+    quick: bool = option(False, help="the transformer at its standard setting only")
     seeds: int = option(5, help="fresh seeds per norm", low=2)
     search: int = option(1, help="seeds on which the learning rate is chosen", low=1)
     rates: int = option(5, help="learning rates per norm, a factor of 3.16 apart", low=1)
@@ -93,8 +88,8 @@ class ConditioningNormalization(Study):
         """One trial per network, setting and norm."""
         return [
             Trial(parameters={"network": network, "setting": setting, "norm": norm})
-            for network in self.networks
-            for setting in self.settings
+            for network in (("transformer",) if self.quick else ARMS)
+            for setting in (("standard",) if self.quick else SETTINGS)
             for norm in ARMS[network]
         ]
 
@@ -178,8 +173,7 @@ class ConditioningNormalization(Study):
     def tiny(self) -> Self:
         """Use one network, two seeds, one learning rate, ten steps and few samples."""
         return self.replace(
-            networks=("transformer",),
-            settings=("standard",),
+            quick=True,
             seeds=2,
             search=1,
             rates=1,

@@ -52,12 +52,7 @@ class ConditioningOptimizers(Study):
         "gupta2018shampoo",
     )
 
-    networks: tuple[str, ...] = option(
-        ("CNN", "transformer"), help="networks that are trained: CNN, transformer"
-    )
-    settings: tuple[str, ...] = option(
-        tuple(SETTINGS), help="batch sizes and initial weights, by the names in the table"
-    )
+    quick: bool = option(False, help="the transformer at its standard setting only")
     seeds: int = option(5, help="fresh seeds per optimizer", low=2)
     search: int = option(1, help="seeds on which the learning rate is chosen", low=1)
     rates: int = option(5, help="learning rates per optimizer, a factor of 3.16 apart", low=1)
@@ -68,8 +63,8 @@ class ConditioningOptimizers(Study):
         """One trial per network, setting and optimizer."""
         return [
             Trial(parameters={"network": network, "setting": setting, "optimizer": rule})
-            for network in self.networks
-            for setting in self.settings
+            for network in (("transformer",) if self.quick else NETWORKS)
+            for setting in (("standard",) if self.quick else SETTINGS)
             for rule in RULES
         ]
 
@@ -135,8 +130,7 @@ class ConditioningOptimizers(Study):
     def tiny(self) -> Self:
         """Use one network, two seeds, one learning rate and twelve steps."""
         return self.replace(
-            networks=("transformer",),
-            settings=("standard",),
+            quick=True,
             seeds=2,
             search=1,
             rates=1,

@@ -76,7 +76,7 @@ class Saddles(Study):
     iterations: int = option(400, help="steps of each search", low=1)
     members: int = option(40, help="networks per width whose final losses are compared", low=2)
     epochs: int = option(100, help="passes over the digits", low=1)
-    widths: tuple[int, ...] = option((2, 4, 8, 16, 32, 64), help="hidden units to compare")
+    widths: tuple[int, ...] = option((2, 4, 8, 16, 32, 64), help="hidden units to compare", low=1)
 
     def trials(self) -> Sequence[Trial]:
         """One trial per optimizer, per data set and per width."""

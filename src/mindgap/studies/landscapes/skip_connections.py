@@ -71,7 +71,7 @@ class SkipConnectionsLandscape(Study):
     cites = ("li2018visualizing", "he2016deep")
 
     seeds: int = option(3, help="number of paired seeds", low=2)
-    depths: tuple[int, ...] = option((20, 56), help="weighted layers, 6n + 2 each")
+    depths: tuple[int, ...] = option((20, 56), help="weighted layers, 6n + 2 each", low=8)
     width: int = option(8, help="channels of the first stage; 16 in the paper", low=1)
     samples: int = option(1_000, help="images to train on", low=20)
     test_samples: int = option(1_000, help="images of the official test part", low=10, high=10_000)

@@ -54,7 +54,7 @@ class TwoParameterSurface(Study):
     points: int = option(41, help="points of the grid in each direction", low=5)
     span: float = option(3.0, help="largest weight of the grid", above=0)
     batches: int = option(2_000, help="mini-batches of each size", low=2)
-    batch_sizes: tuple[int, ...] = option((30, 10, 3, 1), help="batch sizes; 30 is all")
+    batch_sizes: tuple[int, ...] = option((30, 10, 3, 1), help="batch sizes; 30 is all", low=1)
 
     def trials(self) -> Sequence[Trial]:
         """One per batch size; the size of the data set has one batch."""
