@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= auto
+# Written once, bytecode serves both workers and all programs that tests start.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-cluster torture lint generate docs bench reproduce clean
+.PHONY: demo test suite test-cluster torture lint generate docs bench reproduce clean
 .DEFAULT_GOAL := demo
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -23,7 +25,10 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint  ## the whole suite
+test: $(INSTALLED)  ## linters and the whole suite, at once because mypy uses one core only
+	$(MAKE) --no-print-directory --jobs=2 lint suite
+
+suite: $(INSTALLED)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 test-cluster: $(INSTALLED)  ## the executors on real Dask and Ray clusters

@@ -14,6 +14,7 @@ from mindgap.core.subject import Subject
 from mindgap.nets import MLP
 
 SAMPLES = 48
+EPOCHS = 4  # of the small recipe
 Case = Callable[[torch.dtype], Subject]
 # A run that ends at the loss of the models below, for measures that read the curve.
 HISTORY = tuple({"epoch": float(k), "train_loss": 1.2 * 0.5**k} for k in range(1, 9))
@@ -276,7 +277,7 @@ def recipe(**changes: object) -> Recipe:
         "model": lambda: MLP(widths=(4, 8, 3), activation="relu"),
         "train": (x, labels(x)),
         "test": (t, labels(t)),
-        "epochs": 4,
+        "epochs": EPOCHS,
         "batch_size": 10,
         "learning_rate": 0.05,
     }

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import traceback
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,6 +121,33 @@ def _run_and_exit(function: Callable[..., object], *arguments: object) -> None:
         traceback.print_exc()
     finally:
         os._exit(code)  # none of the test run's own clean-up
+
+
+def run_program(code: str, folder: Path) -> str:
+    """Run a program in a folder as ``python -c`` does and return what it prints.
+
+    The process is forked, because to import Lightning or transformers costs more than most
+    programs. It begins with an empty ``__main__`` and without the settings of the test run.
+    """
+    printed = folder / "printed.txt"
+
+    def run() -> None:
+        os.chdir(folder)
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        with printed.open("w") as stream, warnings.catch_warnings():
+            warnings.simplefilter("default")
+            os.dup2(stream.fileno(), 1)
+            os.dup2(stream.fileno(), 2)
+            sys.stdout = sys.stderr = open(1, "w", closefd=False)  # noqa: SIM115
+            try:
+                exec(compile(code, "program", "exec"), vars(main))
+            finally:
+                sys.stdout.flush()
+
+    failed = Forked(run).wait(300)
+    text = printed.read_text(encoding="utf-8")
+    assert not failed, text
+    return text
 
 
 CLUSTER = """

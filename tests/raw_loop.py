@@ -16,10 +16,14 @@ from mindgap.remedies import (
     ActiveBias,
     Annealing,
     ClassBalance,
+    GradientPenalty,
     InputNoise,
+    JacobianPenalty,
     LabelSmoothing,
     LogitPenalty,
     Mixup,
+    OrthogonalRegularization,
+    SpectralNormalization,
     VarianceWeighting,
     WeightAveraging,
 )
@@ -36,6 +40,14 @@ EVERYWHERE: list[Remedy] = [
     LogitPenalty(form="darc", draws=3),
     Annealing(peak=2.0),
     WeightAveraging(share=0.6),
+]
+# Remedies that hold down slopes: in the losses, in the gradient, after steps and at the end.
+SMOOTH: list[Remedy] = [
+    JacobianPenalty(factor=0.1),
+    InputNoise(),
+    GradientPenalty(factor=0.5),
+    OrthogonalRegularization(factor=0.01),
+    SpectralNormalization(limit=0.5),
 ]
 
 # Weights from the training data before the first step, and weights that change with training.

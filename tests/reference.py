@@ -492,6 +492,8 @@ def power_law_exponent(subject: Subject) -> float:
 
 def compression(subject: Subject) -> float:
     """Cushions sample by sample, with Jacobians by automatic differentiation."""
+    if hasattr(subject.model, "body"):
+        return _compression_of_convolution(subject)
     layers = [module for module in subject.model.modules() if isinstance(module, nn.Linear)]
     between = lambda i, j: lambda x: _through(layers[i + 1 : j + 1], x)  # noqa: E731
     mu, minimal, contraction = [], [], 1.0
@@ -510,6 +512,28 @@ def compression(subject: Subject) -> float:
         minimal.append(min(later))
     total = sum(1 / (one * two) ** 2 for one, two in zip(mu, minimal, strict=True))
     return (contraction * len(layers)) ** 2 * total
+
+
+def _compression_of_convolution(subject: Subject) -> float:
+    """Both layers of the case with a convolution as explicit matrices, pooling in between."""
+    model = copy.deepcopy(subject.model).eval().requires_grad_(requires_grad=False)
+    first, behind = model.body[:2], nn.Sequential(model.body[2:], model.head[:2])
+    slope = lambda function, x: torch.autograd.functional.jacobian(  # noqa: E731
+        lambda x: function(x[None])[0], x
+    )
+    mu, minimal, contraction = [[], []], [[], [3**-0.5]], 1.0
+    for x in train_inputs(subject):
+        one = first(x[None])[0]
+        given = behind(one[None])[0]
+        two = model.head[2](given)
+        mu[0].append(float(one.norm() / (slope(first, x).norm() * x.norm())))
+        mu[1].append(float(two.norm() / (model.head[2].weight.norm() * given.norm())))
+        through = slope(nn.Sequential(behind, model.head[2]), one)
+        minimal[0] += [one.numel() ** -0.5, float(two.norm() / (through.norm() * one.norm()))]
+        contraction = max(contraction, float(one.norm() / given.norm()))
+    return (2 * contraction) ** 2 * sum(
+        1 / (min(m) * min(n)) ** 2 for m, n in zip(mu, minimal, strict=True)
+    )
 
 
 def _passed(layers: list[nn.Linear], x: torch.Tensor) -> list[torch.Tensor]:

@@ -10,6 +10,7 @@ import json
 import math
 import pickle
 import random
+import re
 import warnings
 from pathlib import Path
 from typing import get_args
@@ -17,7 +18,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from cases import CASES, LAYERED, changed, mlp_classes, recipe
+from cases import CASES, EPOCHS, LAYERED, changed, mlp_classes, recipe
 from reference import REFERENCES
 from torch import nn
 
@@ -37,10 +38,12 @@ from mindgap.diagnoses.diagnose import diagnose
 from mindgap.measures import ParameterNorm
 from mindgap.ops.models.rescaling import rescaled
 from mindgap.report.draw import draw
+from mindgap.report.html import mathml
 from mindgap.runs import SerialExecutor, sweep
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.ensemble import SequentialNotice, ensemble
 from mindgap.training.fit import fit
+from mindgap.training.fitted import Fitted
 from mindgap.training.probe import Probe
 
 SPECS = catalog()
@@ -49,7 +52,11 @@ SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 BOUNDS, REMEDIES, STUDIES = catalog("bound"), catalog("remedy"), catalog("study")
 DIAGNOSES = catalog("diagnosis")
 # One kind of inputs per diagnosis, in turn; the study planted-problems counts all, ten times each.
-LATER = ("gradient-masking",)  # put last, so that a new diagnosis leaves the others their kind
+# Put last, so that a new diagnosis leaves the others their kind.
+LATER = (
+    *("bad-initialization", "exploding-gradients", "gradient-masking", "idle-layer"),
+    *("rank-collapse", "vanishing-gradients"),
+)
 PLANTS = [
     (name, DIAGNOSES[name].kinds[place % len(DIAGNOSES[name].kinds)])
     for place, name in enumerate(sorted(DIAGNOSES, key=lambda name: name in LATER))
@@ -91,7 +98,55 @@ def same(left: object, right: object) -> bool:
     return left == right
 
 
-@pytest.mark.parametrize("name", SPECS)
+def with_gradients(subject: Subject) -> Subject:
+    """The subject in training mode with something in ``grad``, both of which must survive."""
+    subject.model.train()
+    first = next(subject.model.parameters())
+    first.grad = torch.ones_like(first)
+    return subject
+
+
+@functools.cache  # nothing that examines a subject changes it, which the snapshots prove
+def shared(case: str, dtype: torch.dtype = torch.float64) -> Subject:
+    return with_gradients(CASES[case](dtype))
+
+
+@functools.cache
+def altered(case: str, change: str) -> Subject:
+    return changed(shared(case), change)
+
+
+@functools.cache
+def rescaled_case(case: str, factor: float) -> Subject:
+    return rescaled_subject(shared(case), factor)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What a measure gave, and whether all that was there before was there afterwards."""
+
+    result: Result
+    traceless: bool
+
+
+@functools.cache  # by contract a result depends on measure and subject only, so all tests share it
+def measured(name: str, case: str, dtype: torch.dtype = torch.float64) -> Measured:
+    """Measure a case: in single precision one of its own, which nobody has measured before."""
+    own = dtype == torch.float32
+    subject = with_gradients(CASES[case](dtype)) if own else shared(case, dtype)
+    before = snapshot(subject)
+    result = MEASURES[name]()(subject)
+    traceless = same(before, snapshot(subject))
+    if not traceless:
+        shared.cache_clear()  # so that no other measure fails for it
+    return Measured(result, traceless)
+
+
+def value_of(name: str, case: str, dtype: torch.dtype = torch.float64) -> float | None:
+    return measured(name, case, dtype).result.value
+
+
+@pytest.mark.parametrize("name", SPECS, scope="class")
 class TestEverySpec:
     def test_is_documented_with_formula_and_reference(self, name: str) -> None:
         words = SPECS[name].words()
@@ -104,9 +159,7 @@ class TestEverySpec:
         assert ">>>" in (SPECS[name].__doc__ or "")
 
     def test_formula_becomes_mathml(self, name: str) -> None:
-        from latex2mathml.converter import convert
-
-        assert convert(SPECS[name].words().formula).startswith("<math")
+        assert mathml(SPECS[name].words().formula).startswith("<math")
 
     def test_names_its_methods(self, name: str) -> None:
         # Most diagnoses are tests of our own, which no source document describes.
@@ -146,11 +199,13 @@ def different(value: object, metadata: dict[str, object]) -> object:
     return value * 0.5 if isinstance(value, float) and value else None
 
 
-@pytest.mark.parametrize("name", MEASURES)
+# A class-wide scope brings the tests of one spec together, so that one worker runs them and its
+# cache serves them all.
+@pytest.mark.parametrize("name", MEASURES, scope="class")
 class TestEveryMeasure:
     @pytest.mark.parametrize("case", CASES)
     def test_finite_or_undefined_with_a_reason(self, name: str, case: str) -> None:
-        result = MEASURES[name]()(CASES[case](torch.float32))
+        result = measured(name, case, torch.float32).result
         assert isinstance(result, Result)
         assert result.reason if result.value is None else math.isfinite(result.value)
         assert Result.from_json(result.to_json()) == result
@@ -158,18 +213,12 @@ class TestEveryMeasure:
         assert all(draw(chart, "key").alt and str(chart) for chart in result.charts)
 
     def test_defined_somewhere(self, name: str) -> None:
-        assert any(
-            MEASURES[name]()(case(torch.float32)).value is not None for case in CASES.values()
-        )
+        assert any(value_of(name, case, torch.float32) is not None for case in CASES)
 
-    @pytest.mark.parametrize("case", CASES)
-    def test_leaves_no_trace(self, name: str, case: str) -> None:
-        subject = CASES[case](torch.float32)
-        subject.model.train()
-        next(subject.model.parameters()).grad = torch.ones_like(next(subject.model.parameters()))
-        before = snapshot(subject)
-        MEASURES[name]()(subject)
-        assert same(before, snapshot(subject))
+    def test_leaves_no_trace(self, name: str) -> None:
+        for dtype in (torch.float32, torch.float64):
+            traces = [case for case in CASES if not measured(name, case, dtype).traceless]
+            assert not traces, dtype
 
     def test_leaves_no_trace_after_an_exception(self, name: str) -> None:
         subject = mlp_classes(torch.float32)
@@ -180,48 +229,51 @@ class TestEveryMeasure:
         assert same(before, snapshot(subject))
 
     def test_same_settings_same_number(self, name: str) -> None:
-        first, second = (MEASURES[name]()(mlp_classes(torch.float32)) for _ in range(2))
+        first = measured(name, "mlp_classes", torch.float32).result
+        second = MEASURES[name]()(mlp_classes(torch.float32))
         assert first.value == second.value
         assert dict(first.terms) == dict(second.terms)
 
     @pytest.mark.parametrize("case", CASES)
     def test_single_precision_is_close_to_double(self, name: str, case: str) -> None:
-        single, double = (
-            MEASURES[name]()(CASES[case](dtype)) for dtype in (torch.float32, torch.float64)
-        )
-        assert (single.value is None) == (double.value is None)
-        if single.value is not None:
-            assert single.value == pytest.approx(double.value, rel=2e-4, abs=1e-6)
+        single, double = (value_of(name, case, dtype) for dtype in (torch.float32, torch.float64))
+        assert (single is None) == (double is None)
+        if single is not None:
+            assert single == pytest.approx(double, rel=2e-4, abs=1e-6)
 
     def test_is_compared_with_brute_force(self, name: str) -> None:
         """Here by a reference for every case, or in a test file of its own."""
-        files = set(Path(__file__).parent.rglob("test_*.py"))
-        texts = (path.read_text(encoding="utf-8") for path in files)
         cls = MEASURES[name]
-        if cls.__module__.startswith("mindgap."):  # a package that adds one tests it itself
-            assert name in REFERENCES or any(cls.__name__ in text for text in texts)
+        if name in REFERENCES:
+            defined = [case for case in CASES if value_of(name, case) is not None]
+            for case in defined:
+                expected = REFERENCES[name](CASES[case](torch.float64))
+                assert value_of(name, case) == pytest.approx(expected, rel=1e-9, abs=1e-12), case
+        elif cls.__module__.startswith("mindgap."):  # a package that adds one tests it itself
+            assert cls.__name__ in words_of_tests()
 
-    def test_declared_invariances_hold_and_others_fail_somewhere(self, name: str) -> None:
+    @pytest.mark.parametrize("change", INVARIANCES)
+    def test_declared_invariances_hold_and_others_fail_somewhere(
+        self, name: str, change: str
+    ) -> None:
         measure, declared = MEASURES[name](), MEASURES[name].invariant_to
         assert declared <= set(INVARIANCES)
-        for change in INVARIANCES:
-            pairs = [(measure(subject), measure(changed(subject, change))) for subject in layered()]
-            seen = [
-                (a.value, b.value) for a, b in pairs if a.value is not None and b.value is not None
-            ]
-            assert seen, change
-            moved = [not math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) for a, b in seen]
-            assert any(moved) != (change in declared), (change, seen)
+        seen = []
+        for case in LAYERED:
+            before, after = value_of(name, case), measure(altered(case, change)).value
+            if before is not None and after is not None:
+                seen.append((case, before, after))
+                if not math.isclose(before, after, rel_tol=1e-9, abs_tol=1e-9):
+                    assert change not in declared, seen[-1]
+                    return
+        assert seen, "undefined everywhere"
+        assert change in declared, seen
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", [name for name in MEASURES if name in REFERENCES])
-def test_equals_brute_force(name: str, case: str) -> None:
-    result = MEASURES[name]()(CASES[case](torch.float64))
-    if result.value is not None:
-        assert result.value == pytest.approx(
-            REFERENCES[name](CASES[case](torch.float64)), rel=1e-9, abs=1e-12
-        )
+@functools.cache
+def words_of_tests() -> frozenset[str]:
+    texts = (path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
+    return frozenset(word for text in texts for word in re.findall(r"\w+", text))
 
 
 @pytest.mark.parametrize(
@@ -234,26 +286,22 @@ class TestEveryMeasureThatPromisesRescaling:
     ) -> None:
         """P8: larger weights in a layer, smaller ones in the next, the same function."""
         measure, cls = MEASURES[name](), MEASURES[name]
-        for subject in layered():
-            before, after = measure(subject).value, measure(rescaled_subject(subject, factor)).value
+        for case in LAYERED:
+            before, after = value_of(name, case), measure(rescaled_case(case, factor)).value
             if before is None or after is None:
                 continue
             if cls.rescaling == "logarithmic":
-                assert within_a_logarithm(subject, before, after, factor), (before, after)
+                assert within_a_logarithm(shared(case), before, after, factor), (before, after)
             else:
                 assert after == pytest.approx(before, rel=1e-6, abs=1e-9)
 
     def test_logarithmic_promise_is_not_empty(self, name: str) -> None:
         """What grows with a power of the factor would not pass: the norm of the weights is the example."""
-        subject = mlp_classes(torch.float64)
-        before, after = (
-            float(ParameterNorm()(s)) for s in (subject, rescaled_subject(subject, 1e6))
-        )
+        subject, larger = shared("mlp_classes"), rescaled_case("mlp_classes", 1e6)
+        before, after = float(ParameterNorm()(subject)), float(ParameterNorm()(larger))
         assert not within_a_logarithm(subject, before, after, 1e6)
         if MEASURES[name].rescaling == "logarithmic":
-            assert float(MEASURES[name]()(rescaled_subject(subject, 1e6))) != float(
-                MEASURES[name]()(subject)
-            )
+            assert float(MEASURES[name]()(larger)) != value_of(name, "mlp_classes")
 
 
 def rescaled_subject(subject: Subject, factor: float) -> Subject:
@@ -280,10 +328,6 @@ class Bomb(nn.Module):
         self.count += 1
         torch.rand(3)
         raise ArithmeticError("the bomb went off")
-
-
-def layered() -> list[Subject]:
-    return [CASES[case](torch.float64) for case in LAYERED]
 
 
 @functools.cache  # measuring changes nothing, so all bounds share the draws and their outputs
@@ -317,12 +361,11 @@ def share_that_holds(bound: object, draws: int = 300) -> float:
     return float(np.mean([float(bound(subject)) >= risk for subject, risk in problems]))
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("name", BOUNDS, scope="class")
 class TestEveryBound:
     def test_is_above_the_empirical_risk(self, name: str) -> None:
-        for case in CASES.values():
-            bound, subject = BOUNDS[name](), case(torch.float64)
-            result = bound(subject)
+        for case in CASES:
+            bound, subject, result = BOUNDS[name](), shared(case), measured(name, case).result
             if result.value is not None:
                 assert result.value >= result.terms["empirical"]
                 assert result.value == pytest.approx(
@@ -367,17 +410,33 @@ def test_the_simulation_finds_a_bound_that_does_not_hold() -> None:
     assert share_that_holds(too_tight) < 0.8
 
 
-@pytest.mark.parametrize("name", REMEDIES)
+@functools.cache
+def plain(images: bool, epochs: int) -> Fitted:
+    return fit(small_recipe(images, epochs=epochs))
+
+
+@functools.cache
+def treated(name: str) -> Fitted:
+    return fit(suited(name), [REMEDIES[name]()])
+
+
+@pytest.mark.parametrize("name", REMEDIES, scope="class")
 class TestEveryRemedy:
     def test_zero_strength_is_plain_training_bit_for_bit(self, name: str) -> None:
-        plain, off = fit(suited(name)), fit(suited(name), [REMEDIES[name]().off()])
-        assert same(plain.model.state_dict(), off.model.state_dict())
-        assert plain.history == off.history
+        untreated = plain(on_images(name), epochs=EPOCHS)
+        off = fit(suited(name), [REMEDIES[name]().off()])
+        assert same(untreated.model.state_dict(), off.model.state_dict())
+        assert untreated.history == off.history
 
     def test_changes_training(self, name: str) -> None:
-        plan = suited(name, epochs=30)
-        plain, treated = fit(plan), fit(plan, [strong(name)])
-        assert not same(plain.model.state_dict(), treated.model.state_dict())
+        """Within four epochs, or in thirty for what acts late in training."""
+
+        def changes(epochs: int) -> bool:
+            found = fit(suited(name, epochs=epochs), [strong(name)])
+            before = plain(on_images(name), epochs=epochs)
+            return not same(before.model.state_dict(), found.model.state_dict())
+
+        assert changes(EPOCHS) or changes(30)
 
     def test_is_repeatable_and_resumes_exactly(self, name: str, tmp_path: object) -> None:
         plan, path, remedies = suited(name), tmp_path / "run.pt", [REMEDIES[name]()]
@@ -401,11 +460,8 @@ class TestEveryRemedy:
             with pytest.raises(CheckpointError, match="epochs"):
                 fit(suited(name), remedies, checkpoint=path)
         else:
-            extended, whole = (
-                fit(suited(name), remedies, checkpoint=path),
-                fit(suited(name), remedies),
-            )
-            assert same(whole.model.state_dict(), extended.model.state_dict())
+            extended = fit(suited(name), remedies, checkpoint=path)
+            assert same(treated(name).model.state_dict(), extended.model.state_dict())
 
     def test_ensemble_trains_it(self, name: str) -> None:
         if name == "dropout":
@@ -417,16 +473,18 @@ class TestEveryRemedy:
         for member in members:
             alone = fit(plan, remedies, seed=member.seed).model
             pairs = zip(member.model.parameters(), alone.parameters(), strict=True)
-            assert all(torch.allclose(one, other, atol=1e-4) for one, other in pairs)
+            # A head at its optimum can have large weights, to which rounding is relative.
+            assert all(torch.allclose(one, other, rtol=1e-4, atol=1e-4) for one, other in pairs)
 
     def test_hands_over_weights_that_fit_the_plain_model(self, name: str) -> None:
-        treated = fit(suited(name), [REMEDIES[name]()])
-        plain = suited(name).build(0)
+        found, bare = treated(name), suited(name).build(0)
         if name == "two-phase":  # its answers need the weights of both phases
-            REMEDIES[name]().attach(plain)
-        plain.load_state_dict(treated.model.state_dict())
+            REMEDIES[name]().attach(bare)
+        if name == "snapshot-ensemble":  # and here those of all snapshots
+            REMEDIES[name]().attach(bare, probabilities=True)
+        bare.load_state_dict(found.model.state_dict())
         x = torch.randn(5, *suited(name).train[0].shape[1:])
-        assert torch.equal(plain.eval()(x), treated.model(x))
+        assert torch.equal(bare.eval()(x), found.model(x))
 
     def test_says_what_it_treats(self, name: str) -> None:
         assert REMEDIES[name].treats
@@ -438,16 +496,24 @@ class TestEveryRemedy:
         assert not REMEDIES[name]().off().on
 
 
+def on_images(name: str) -> bool:
+    return "images" in REMEDIES[name].needs
+
+
 def suited(name: str, **changes: object) -> Recipe:
     """The small recipe, on images for remedies that need them."""
+    return small_recipe(on_images(name), **changes)
+
+
+def small_recipe(images: bool, **changes: object) -> Recipe:
     plan = recipe(**changes)
-    if "images" not in REMEDIES[name].needs:
+    if not images:
         return plan
     (x, y), (t, z) = plan.train, plan.test
-    images, model = (x.view(-1, 1, 2, 2), y), plan.model
+    model = plan.model
     return plan.replace(
         model=lambda: nn.Sequential(nn.Flatten(), model()),
-        train=images,
+        train=(x.view(-1, 1, 2, 2), y),
         test=(t.view(-1, 1, 2, 2), z),
     )
 
@@ -462,7 +528,11 @@ class Killed(Probe):
 
 def strong(name: str) -> Remedy:
     """The remedy as strong as it must be to act on a tiny recipe."""
-    settings = {"early-stopping": {"patience": 1}, "gradient-clipping": {"max_norm": 0.01}}
+    settings = {
+        "early-stopping": {"patience": 1},
+        "gradient-clipping": {"max_norm": 0.01},
+        "spectral-normalization": {"limit": 0.5},
+    }
     return REMEDIES[name](**settings.get(name, {}))
 
 
@@ -499,12 +569,11 @@ class TestEveryStudy:
         assert len(words) == len(trials)
 
 
-@pytest.mark.parametrize("name", DIAGNOSES)
+@pytest.mark.parametrize("name", DIAGNOSES, scope="class")
 class TestEveryDiagnosis:
     @pytest.mark.parametrize("case", CASES)
     def test_survives_every_case_and_leaves_no_trace(self, name: str, case: str) -> None:
-        subject = CASES[case](torch.float32)
-        next(subject.model.parameters()).grad = torch.ones_like(next(subject.model.parameters()))
+        subject = shared(case, torch.float32)
         before = snapshot(subject)
         row = next(row for row in diagnose(subject, diagnoses=[name]).checked if row.name == name)
         assert row.outcome != "failed", row.reason

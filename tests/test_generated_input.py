@@ -34,6 +34,7 @@ import torch, mindgap
 from torch import nn
 x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 y = (x[:, 0] > 0).long()
+def draw(size, seed): return torch.zeros(size, 3), torch.arange(size) % 2
 def net(): return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
 def make_subject(): return mindgap.Subject(net(), "cross_entropy", (x[:24], y[:24]), (x[24:], y[24:]))
 def make_recipe(): return mindgap.Recipe(model=net, train=(x[:24], y[:24]), epochs=1)
@@ -45,6 +46,10 @@ WORDS = {
     "bound": [],
     "certify": ["mine.py:make_recipe", "--epochs", "0", "--draws", "10", "-q"],
     "choose-head": ["mine.py:make_subject", "--ks", "3", "--max-weights", "2", "-q"],
+    "decompose": [
+        *("mine.py:make_recipe", "--source", "mine.py:draw", "--draws", "2", "--pool", "20"),
+        *("--large", "20", "--steps", "2", "--polish", "1", "--sizes", "4", "-q"),
+    ],
     "doctor": [],
     "examine": ["mine.py:make_subject", "--measure", "gap", "-q"],
     "explain": ["gap"],
@@ -53,7 +58,9 @@ WORDS = {
         *("--trainings", "40", "--workers", "1", "--store", "improve.sqlite", "-q"),
     ],
     "landscape": ["mine.py:make_subject", "--points", "3", "--dimensions", "1", "-q"],
+    "lipschitz": ["mine.py:make_subject", "--steps", "2", "--ascent", "2", "-q"],
     "list": [],
+    "monitor": ["run.jsonl"],
     "report": ["report.json"],
     "run": ["--limit", "0", "--tiny", "--store", "store.sqlite", "-q"],
     "sample": ["mine.py:f", "--low", "0", "--high", "1", "--new", "0", "--workers", "1", "-q"],
@@ -110,6 +117,7 @@ def bad_commands() -> Iterator[list[str]]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(USER_FILE)
+    mindgap.Monitor(net(), log="run.jsonl").close()
     np.savez("data.npz", x=np.eye(12), y=np.arange(12) % 2)
     assert main([*EXAMINE, "--report", "report.json"]) == 0
     return tmp_path
@@ -129,7 +137,7 @@ def test_good_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_generated_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     capsys.readouterr()
     count = 0
     for words in bad_commands():
@@ -170,6 +178,16 @@ GIVEN: dict[str, dict[str, Any]] = {
         "bounds": [],
         "diagnoses": [],
     },
+    "decompose": {
+        "recipe": RECIPE,
+        "source": lambda size, seed: (torch.zeros(size, 3), torch.arange(size) % 2),
+        "sizes": [4],
+        "draws": 2,
+        "large": 20,
+        "pool": 20,
+        "steps": 2,
+        "polish": 1,
+    },
     "diagnose": {"subject": SUBJECT, "diagnoses": ["not-finite"]},
     "ensemble": {"recipe": RECIPE, "seeds": [0]},
     "examine": {"subject": SUBJECT, "measures": ["gap"], "bounds": []},
@@ -183,6 +201,10 @@ GIVEN: dict[str, dict[str, Any]] = {
         "remedies": ["weight-decay"],
     },
     "landscape": {"subject": SUBJECT, "points": 3, "dimensions": 1},
+    "propagation": {"model": net(), "inputs": X},
+    "reinitialized": {"model": net(), "inputs": X},
+    "lipschitz": {"subject": SUBJECT, "steps": 2, "ascent": 2},
+    "monitor": {"log": mindgap.Monitor(net())},
     "retrain_head": {"model": net(), "train": (X, Y), "k": 3},
     "sample": {"domain": BOX, "evaluator": min, "executor": runs.SerialExecutor(), "new": 0},
     "weigh": {"data": X, "labels": Y, "k": 3},
@@ -204,6 +226,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "stratified_split": {"targets": Y, "parts": (4, 4)},
     "with_label_noise": {"dataset": data.DataSet("dots", X, Y), "fraction": 0.1},
     "Elman": {"features": 3, "hidden": 4, "outputs": 2},
+    "Gated": {"features": 3, "hidden": 4, "outputs": 2},
     "MLP": {"widths": (3, 4, 2)},
     "Transformer": {"vocabulary": 5, "outputs": 2, "length": 3},
     "build": {"name": "lenet5"},

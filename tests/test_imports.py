@@ -69,8 +69,8 @@ def test_drivers_and_workers_of_light_trials_start_quickly() -> None:
 
 
 VERBS = (
-    "attack", "catalog", "certify", "choose_head", "ensemble", "examine", "explain", "find", "fit", "retrain_head",
-    "sample", "sweep", "weigh",
+    "attack", "catalog", "certify", "choose_head", "decompose", "ensemble", "examine", "explain", "find", "fit",
+    "lipschitz", "monitor", "retrain_head", "sample", "sweep", "weigh",
 )  # fmt: skip
 PACKAGES = (
     "bounds", "data", "integrations", "measures", "nets", "remedies", "runs", "sampling", "studies",

@@ -39,7 +39,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def installed(built: Path, pattern: str, folder: Path) -> Path:
     (archive,) = built.glob(pattern)
-    offline = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
+    offline = ("--no-deps", "--no-build-isolation", "--no-index", "--no-compile", "--quiet")
     run(folder, "-m", "pip", "install", *offline, "--target", folder / "site", archive)
     return folder / "site"
 

@@ -21,20 +21,26 @@ from mindgap.core.subject import Subject as Subject
 from mindgap.diagnoses.diagnose import diagnose as diagnose
 from mindgap.jobs.attack.job import attack as attack
 from mindgap.jobs.compare import compare as compare
+from mindgap.jobs.decompose.job import decompose as decompose
 from mindgap.jobs.examine import examine as examine
 from mindgap.jobs.explain import explain as explain
 from mindgap.jobs.head.choose import choose_head as choose_head
 from mindgap.jobs.head.choose import retrain_head as retrain_head
 from mindgap.jobs.improve.job import improve as improve
 from mindgap.jobs.landscape.job import landscape as landscape
+from mindgap.jobs.lipschitz.job import lipschitz as lipschitz
+from mindgap.jobs.monitor.job import monitor as monitor
 from mindgap.jobs.sample.job import sample as sample
 from mindgap.jobs.weigh.job import weigh as weigh
+from mindgap.ops.initialization.propagation import propagation as propagation
+from mindgap.ops.initialization.reinitialize import reinitialized as reinitialized
 from mindgap.ops.variance.estimator import VarianceWeights as VarianceWeights
 from mindgap.report.report import Report as Report
 from mindgap.runs.sweep import sweep as sweep
 from mindgap.training.certify.job import certify as certify
 from mindgap.training.ensemble import ensemble as ensemble
 from mindgap.training.fit import fit as fit
+from mindgap.training.monitor.monitor import Monitor as Monitor
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer as PerturbedOptimizer
 from mindgap.training.probe import Probe as Probe
 

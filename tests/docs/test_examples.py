@@ -10,7 +10,10 @@ import pytest
 import mindgap
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("conditioning", "curvature", "landscapes", "layers", "norms")
+PAGES = (
+    *("conditioning", "curvature", "decomposition", "landscapes", "layers", "monitor", "norms"),
+    "overfitting",
+)
 BLOCKS = [
     pytest.param(block, id=f"{page}-{number}")
     for page in PAGES

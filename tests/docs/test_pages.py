@@ -22,6 +22,7 @@ from mindgap.core.references import bibliography
 from mindgap.jobs.explain import Entry, entries
 
 ENTRIES = {f"{entry.family}/{entry.name}": entry for entry in entries()}
+FAMILIES = sorted({entry.family for entry in ENTRIES.values()})
 DOCS = Path(__file__).parents[2] / "docs"
 # Half of the time: the real theme copies its menu of all pages into every page.
 PLAIN_THEME = '\nhtml_theme, html_theme_options = "basic", {}\n'
@@ -100,18 +101,25 @@ def page(built: Path, name: str) -> str:
     return (built / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("path", ENTRIES)
-def test_every_entry_has_a_page(built: Path, path: str) -> None:
-    entry, text = ENTRIES[path], page(built, f"catalog/{path}.html")
+# One test per family and not per entry: two workers that share them would build the pages twice.
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_entry_has_a_page(built: Path, family: str) -> None:
+    for path, entry in ENTRIES.items():
+        if entry.family == family:
+            check_page(built, path, entry)
+
+
+def check_page(built: Path, path: str, entry: Entry) -> None:
+    text = page(built, f"catalog/{path}.html")
     headings = ["From Python", "From the command line", "Source"]
     if entry.family != "dataset":
         headings += ["Formula", "How to read it", "What it assumes", "References"]
-        assert '<div class="formula"><math' in text
+        assert '<div class="formula"><math' in text, path
     if entry.family != "function":
         headings += ["Settings", "At a glance"]
     for heading in headings:
-        assert f">{heading}<" in text, heading
-    assert all(key in text for key in entry.cites)
+        assert f">{heading}<" in text, (path, heading)
+    assert all(key in text for key in entry.cites), path
     assert f'href="{path}.html"' in page(built, family_page(entry)), "a link on its family's page"
 
 
@@ -126,8 +134,13 @@ def test_topics_are_headings(built: Path) -> None:
         assert not entry.topic or heading.search(page(built, family_page(entry))), entry.name
 
 
-@pytest.mark.parametrize("name", catalog())
-def test_what_a_page_tells_to_type_is_right(source: Path, built: Path, name: str) -> None:
+@pytest.mark.parametrize("family", sorted({cls.family for cls in catalog().values()}))
+def test_what_a_page_tells_to_type_is_right(source: Path, built: Path, family: str) -> None:
+    for name in catalog(family):
+        check_what_to_type(source, name)
+
+
+def check_what_to_type(source: Path, name: str) -> None:
     cls = catalog()[name]
     text = (source / "catalog" / cls.family / f"{name}.md").read_text(encoding="utf-8")
     python, command = (
@@ -136,11 +149,11 @@ def test_what_a_page_tells_to_type_is_right(source: Path, built: Path, name: str
     imported = next(node for node in ast.parse(python).body if isinstance(node, ast.ImportFrom))
     names = {}
     exec(ast.unparse(imported), names)
-    assert names[imported.names[0].name] is cls
+    assert names[imported.names[0].name] is cls, name
     made = next(node for node in ast.walk(ast.parse(python)) if _calls(node, cls.__name__))
-    assert eval(ast.unparse(made), names) == cls()
+    assert eval(ast.unparse(made), names) == cls(), name
     if cls.family == "remedy":
-        assert parse_remedy(command.split("--remedy ")[1].split()[0]) == cls()
+        assert parse_remedy(command.split("--remedy ")[1].split()[0]) == cls(), name
 
 
 def _calls(node: ast.AST, name: str) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+import mindgap
 from mindgap import data
 
 torch.manual_seed(0)
@@ -27,6 +28,14 @@ model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
 np.savez("data.npz", x=x_train.flatten(1).numpy(), y=y_train.numpy())
 Path("sim").write_text("#!/bin/sh\\necho $1\\n")
 Path("sim").chmod(0o755)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+with mindgap.Monitor(model, log="run.jsonl", every=1) as monitor:
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x_train), y_train)
+        loss.backward()
+        optimizer.step()
+        monitor.step(loss)
 """
 
 

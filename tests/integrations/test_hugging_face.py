@@ -11,6 +11,7 @@ import torch
 from raw_loop import (
     EVERYWHERE,
     SIZE,
+    SMOOTH,
     WEIGHTED,
     base,
     batches,
@@ -34,6 +35,7 @@ from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import TrainingLoss
 from mindgap.ops.models.phases import gates_of
 from mindgap.remedies import ASAM, SAM, EarlyStopping, InputNoise, LabelSmoothing, TwoPhase
+from mindgap.training.monitor.monitor import Monitor
 from mindgap.training.probe import Probe
 
 transformers = pytest.importorskip(
@@ -41,7 +43,12 @@ transformers = pytest.importorskip(
 )
 pytest.importorskip("accelerate", reason="accelerate is not installed: pip install 'mindgap[hf]'")
 
-from mindgap.integrations.hugging_face import ProbeCallback, RemedyMixin, RemedyTrainer  # noqa: E402
+from mindgap.integrations.hugging_face import (  # noqa: E402
+    MonitorCallback,
+    ProbeCallback,
+    RemedyMixin,
+    RemedyTrainer,
+)
 
 
 class Classifier(nn.Module):
@@ -200,9 +207,12 @@ def remedied(remedies: Any, **more: Any) -> Callable[[nn.Module], RemedyOptimize
     )
 
 
-def test_remedies_of_every_hook_act_as_in_the_loop_written_out(tmp_path: Path) -> None:
-    found = trained(tmp_path, remedied(EVERYWHERE))
-    assert near(found, by_remedies(EVERYWHERE))
+@pytest.mark.parametrize("remedies", [EVERYWHERE, SMOOTH], ids=["every hook", "smooth"])
+def test_remedies_of_every_hook_act_as_in_the_loop_written_out(
+    tmp_path: Path, remedies: list[Remedy]
+) -> None:
+    found = trained(tmp_path, remedied(remedies))
+    assert near(found, by_remedies(remedies))
     assert not near(found, by_remedies([]), 1e-3)
 
 
@@ -236,3 +246,22 @@ def test_other_tasks_than_classification_are_refused(tmp_path: Path) -> None:
     one.train_dataset = [{**row, "labels": row["labels"].float()} for row in one.train_dataset]
     with pytest.raises(InputError, match="one class number per sample"):
         one.train()
+
+
+def test_a_monitor_changes_nothing_and_sees_every_step(tmp_path: Path) -> None:
+    def adam(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam(model.parameters(), lr=0.01)
+
+    monitor, nets = Monitor(every=3), []
+    for callbacks in ((), (MonitorCallback(monitor),)):
+        given = {"kind": transformers.Trainer, "callbacks": callbacks, "seed": 1}
+        one = trainer(tmp_path, adam, gradient_accumulation_steps=2, max_grad_norm=0.05, **given)
+        one.train()
+        nets.append(one.model)
+    assert same(*nets)
+    assert monitor.steps == one.state.global_step > 3
+    losses = [loss for line in monitor.lines for loss in line.get("losses", ())]
+    assert len(losses) == monitor.steps
+    assert all(loss > 0 for loss in losses)
+    assert max(norm for line in monitor.lines for norm in line.get("gradient", ())) < 0.0501
+    assert not any(module._forward_hooks for module in nets[1].modules())

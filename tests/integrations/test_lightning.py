@@ -12,6 +12,7 @@ from raw_loop import (
     EVERYWHERE,
     ROWS,
     SIZE,
+    SMOOTH,
     base,
     batches,
     by_perturbation,
@@ -42,6 +43,7 @@ from mindgap.remedies import (
     TwoPhase,
     WeightAveraging,
 )
+from mindgap.training.monitor.monitor import Monitor
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 
@@ -49,7 +51,7 @@ lightning = pytest.importorskip(
     "lightning.pytorch", reason="Lightning is not installed: pip install 'mindgap[lightning]'"
 )
 
-from mindgap.integrations.lightning import ProbeCallback, RemedyCallback  # noqa: E402
+from mindgap.integrations.lightning import MonitorCallback, ProbeCallback, RemedyCallback  # noqa: E402
 
 pytestmark = [  # what Lightning itself calls that is deprecated, and its advice for loaders
     pytest.mark.filterwarnings(
@@ -280,9 +282,10 @@ def remedied(remedies: Any, **more: Any) -> Callable[[Module], RemedyOptimizer]:
     )
 
 
-def test_remedies_of_every_hook_act_as_in_the_loop_written_out() -> None:
-    found = trained(Calling(remedied(EVERYWHERE)))
-    assert same(found, by_remedies(EVERYWHERE))
+@pytest.mark.parametrize("remedies", [EVERYWHERE, SMOOTH], ids=["every hook", "smooth"])
+def test_remedies_of_every_hook_act_as_in_the_loop_written_out(remedies: list[Remedy]) -> None:
+    found = trained(Calling(remedied(remedies)))
+    assert same(found, by_remedies(remedies))
     assert not near(found, by_remedies([]), 1e-3)
 
 
@@ -320,3 +323,26 @@ def test_what_the_module_leaves_out_is_refused() -> None:
         trainer().fit(Calling(remedied(WeightAveraging())), loader())
     with pytest.raises(InputError, match="how many epochs"):
         trained(Calling(remedied(WeightAveraging())), epochs=-1, max_steps=3)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"accumulate_grad_batches": 2, "gradient_clip_val": 0.05}]
+)
+def test_a_monitor_changes_nothing_and_sees_every_step(settings: dict[str, Any]) -> None:
+    def plain(module: Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam(module.parameters(), lr=0.01)
+
+    nets, monitor = [], Monitor(every=3)
+    for callbacks in ([], [MonitorCallback(monitor)]):
+        module = Module(plain)
+        trainer(*callbacks, **settings).fit(module, loader())
+        nets.append(module.net)
+    assert same(*nets)
+    steps = sum(len(line.get("losses", ())) for line in monitor.lines)
+    assert steps == monitor.steps > 3
+    assert all(loss > 0 for line in monitor.lines for loss in line.get("losses", ()))
+    if settings:
+        assert max(norm for line in monitor.lines for norm in line.get("gradient", ())) < 0.0501
+    reading = [line for line in monitor.lines if "layers" in line][-1]
+    assert all(row.get("backward") for row in reading["layers"].values())
+    assert not any(module._forward_hooks for module in nets[1].modules())

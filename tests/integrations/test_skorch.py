@@ -12,6 +12,7 @@ from raw_loop import (
     EVERYWHERE,
     SETTINGS,
     SIZE,
+    SMOOTH,
     WEIGHTED,
     batches,
     by_perturbation,
@@ -32,6 +33,7 @@ from mindgap.integrations.remedy_optimizer import RemedyOptimizer
 from mindgap.measures import TrainingLoss
 from mindgap.ops.models.phases import gates_of
 from mindgap.remedies import ASAM, SAM, ActiveBias, EarlyStopping, LabelSmoothing, TwoPhase
+from mindgap.training.monitor.monitor import Monitor
 from mindgap.training.probe import Probe
 
 skorch = pytest.importorskip(
@@ -39,6 +41,7 @@ skorch = pytest.importorskip(
 )
 
 from mindgap.integrations.skorch import (  # noqa: E402
+    MonitorCallback,
     ProbeCallback,
     RemedyCallback,
     RemedyMixin,
@@ -145,10 +148,11 @@ def test_misuse_is_told() -> None:
         fitted(optimizer=torch.optim.Adam)
 
 
-def test_remedies_of_every_hook_act_as_in_the_loop_written_out() -> None:
-    optimizer = remedied(torch.optim.Adam, EVERYWHERE, seed=3, subject=joined)
+@pytest.mark.parametrize("remedies", [EVERYWHERE, SMOOTH], ids=["every hook", "smooth"])
+def test_remedies_of_every_hook_act_as_in_the_loop_written_out(remedies: list[Remedy]) -> None:
+    optimizer = remedied(torch.optim.Adam, remedies, seed=3, subject=joined)
     found = fitted(optimizer=optimizer, kind=Net)
-    assert near(found, by_remedies(EVERYWHERE))
+    assert near(found, by_remedies(remedies))
     assert not near(found, by_remedies([]), 1e-3)
 
 
@@ -197,3 +201,16 @@ def test_a_remedy_stops_the_net() -> None:
 def test_a_net_without_the_mixin_is_refused() -> None:
     with pytest.raises(InputError, match=r"class Net\(RemedyMixin, NeuralNetClassifier\)"):
         fitted(optimizer=remedied(torch.optim.Adam, LabelSmoothing()))
+
+
+def test_a_monitor_changes_nothing_and_sees_every_step() -> None:
+    settings = {"optimizer": torch.optim.Adam}
+    monitor = Monitor(every=3)
+    plain = net(callbacks=[], **settings).fit(*samples())
+    watched = net(callbacks=[MonitorCallback(monitor)], **settings)
+    watched.fit(*samples())
+    assert same(plain.module_, watched.module_)
+    steps = 3 * len(batches())
+    assert sum(len(line.get("losses", ())) for line in monitor.lines) == steps
+    watched.partial_fit(*samples())
+    assert monitor.steps == 2 * steps

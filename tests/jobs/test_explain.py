@@ -53,7 +53,7 @@ def test_a_function_of_a_script() -> None:
     [
         ("gap", "measure", "basic"),
         ("kl-inverse", "bound", ""),
-        ("sam", "remedy", ""),
+        ("sam", "remedy", "perturbation"),
         ("vbsw-table-1", "study", "vbsw"),
         ("mnist", "dataset", ""),
         ("local-variance", "function", "variance"),

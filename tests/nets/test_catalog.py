@@ -14,10 +14,13 @@ CASES = {
     "resnet20": ({"classes": 2, "width": 4}, torch.rand(3, 3, 8, 8)),
     "wide-resnet": ({"depth": 10, "factor": 1, "classes": 2}, torch.rand(3, 3, 8, 8)),
     "elman": ({"features": 4, "hidden": 3, "outputs": 2}, torch.rand(3, 5, 4)),
+    "gated": ({"features": 4, "hidden": 3, "outputs": 2}, torch.rand(3, 5, 4)),
     "transformer": (
         {"vocabulary": 7, "outputs": 2, "length": 5, "width": 8},
         torch.randint(7, (3, 5)),
     ),
+    "tri": ({"depth": 2}, torch.rand(3, 1).double()),
+    "rect": ({"heights": (0.4, 1.3)}, torch.rand(3, 1).double()),
 }
 
 
@@ -28,7 +31,8 @@ def test_every_network_has_a_case():
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_builds_and_runs(name):
     options, inputs = CASES[name]
-    assert nets.build(name, **options).eval()(inputs).shape == (3, 2)
+    outputs = 1 if name in ("tri", "rect") else 2
+    assert nets.build(name, **options).eval()(inputs).shape == (3, outputs)
 
 
 def test_names_and_options_are_checked():

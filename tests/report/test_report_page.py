@@ -56,8 +56,10 @@ def body(page):
 
 def test_sections_come_in_order_and_the_contents_point_to_them(body, report):
     reader = Reader(body)
-    order = ["verdict", "checks", "gap", "curves", "bounds", "measures", "margin", "training-loss"]
-    order += ["worst-class-error", "hardest-samples", "local-label-variance", "further"]
+    order = ["verdict", "checks", "gap", "curves", "bounds", "measures"]
+    # Figures come by topic, and samples to look at last.
+    order += ["training-loss", "worst-class-error", "margin", "hardest-samples"]
+    order += ["local-label-variance", "further"]
     order += ["provenance"]
     assert [name for name in reader.ids if name in order] == order
     anchors = [link.removeprefix("#") for link in reader.links]

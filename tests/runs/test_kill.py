@@ -96,7 +96,8 @@ def test_interrupt_keeps_what_is_done_and_leaves_no_process(drivers):
     assert "Traceback" not in err
     done, resumed, failed, interrupted = out.split()
     assert (resumed, failed, interrupted) == ("0", "0", "True")
-    assert int(done) == len(committed(drivers.store))
+    # On a busy machine the interrupt may fall between a commit and its count; nothing is lost then.
+    assert len(committed(drivers.store)) - int(done) in (0, 1)
     assert not any(map(alive, drivers.pids()))
 
 

@@ -197,7 +197,7 @@ def test_looking_specs_up_by_name_depends_on_all_of_them(line, toy):
     rewrite(toy, "import time", f"import time\n{line}")
     found = set(code.reachable("toy_study"))
     assert {"mindgap.measures.basic.gap", "mindgap.bounds.kl_inverse"} <= found
-    assert "mindgap.remedies.dropout" in found
+    assert "mindgap.remedies.perturbation.dropout" in found
 
 
 def test_loading_data_by_name_depends_on_all_data_sets(toy):

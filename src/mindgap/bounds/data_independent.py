@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mindgap.bounds.margin_bound import MarginBound, rounded_norm
 from mindgap.core import InputError, Subject, Terms, Undefined, binomial_tail_inverse, option
+from mindgap.ops.evidence.passes import some_places
 from mindgap.ops.models.phases import Gated, gates_of
 from mindgap.ops.paths.chain import Chain, read_chain
 from mindgap.ops.paths.gram import squared_norms
@@ -18,6 +19,7 @@ from mindgap.ops.paths.norms import log_path_norms, path_distance
 from mindgap.ops.paths.subject import chain_of, inputs_of
 
 BATCH = 2_000  # samples whose gates are in memory at once
+FLAGGED = 2_000  # samples that a bound is evaluated on where it does not hold anyway
 
 
 class DataIndependent(MarginBound):
@@ -36,8 +38,9 @@ class DataIndependent(MarginBound):
     Assumes: Independent samples of phase 2, which are the subject's training data and were not used
     in phase 1, nor to choose its share, nor to normalize (``TwoPhase().places`` tells which). The
     model is one of two-phase training, or has no gates at all; then ``initial`` are the weights of
-    phase 1. For other models it is flagged. ρ and the norm are powers of two with their shares of
-    δ. The published forms need a C_σ for all inputs: with the largest one seen they are flagged.
+    phase 1. Other models are flagged, and 2,000 of their samples are looked at. ρ and the norm are
+    powers of two with their shares of δ. The published forms need a C_σ for all inputs: with the
+    largest one seen they are flagged.
 
     >>> published = DataIndependent(delta=0.1, form="as-published")
     >>> numbers = {"empirical": 0.0, "outputs": 10, "margin": 1.0, "samples": 45_000}
@@ -86,11 +89,12 @@ class DataIndependent(MarginBound):
     def complexity(self, subject: Subject) -> Mapping[str, Any]:
         """Measure path features and path weights, and the phase-1 network on the same samples."""
         live, frozen = _phases(subject)
-        inputs = inputs_of(subject, "train", torch.arange(len(subject.train)))
+        places = self._places(subject)
+        inputs = inputs_of(subject, "train", places)
         parts = [squared_norms(frozen, part) for part in inputs.split(BATCH)]
         squares = torch.cat([part.matrix for part in parts]) * _exp(parts[0].log_scale)
         answers = torch.cat([frozen.run(part)[0].argmax(1) for part in inputs.split(BATCH)])
-        wrong = int((answers != subject.targets("train").cpu()).sum())
+        wrong = int((answers != subject.targets("train").cpu()[places]).sum())
         shifted = self.form == "shifted"
         size = path_distance(live, frozen) if shifted else _largest_norm(live)
         norm, share = rounded_norm(size)
@@ -98,20 +102,30 @@ class DataIndependent(MarginBound):
             "radius": math.sqrt(float(squares.mean() if shifted else squares.max())),
             "norm": norm,
             "outputs": subject.outputs("train").shape[1],
-            "samples": len(inputs),
+            "samples": len(subject.train),
             "share": share,
             "held_out": binomial_tail_inverse(wrong, len(inputs), self.delta),
         }
 
+    def _places(self, subject: Subject) -> Tensor:
+        """List the samples to look at; path features of all are only worth their time in a proof."""
+        return some_places(
+            subject, "train", FLAGGED if _learned_gates(subject) else len(subject.train)
+        )
+
     def broken(self, subject: Subject) -> str:
         """Say so if the gates were learned from the same samples, or C_σ is only what was seen."""
-        if not _in_phase_2(subject.model) and not chain_of(subject).is_linear:
+        if _learned_gates(subject):
             return (
                 "the gates of the network are not frozen, so they were learned from these samples"
             )
         if self.form != "shifted":
             return "C_σ must hold for all inputs, and is the largest that was seen"
         return ""
+
+
+def _learned_gates(subject: Subject) -> bool:
+    return not _in_phase_2(subject.model) and not chain_of(subject).is_linear
 
 
 def _in_phase_2(model: nn.Module) -> bool:

@@ -113,11 +113,11 @@ def _residual(found: DataSet, **width: int) -> dict[str, Any]:
     return {"channels": found.inputs.shape[1], "classes": _outputs(found), **width}
 
 
-def _elman_rows(found: DataSet, width: int = 64) -> dict[str, Any]:
+def _rows(found: DataSet, width: int = 64) -> dict[str, Any]:
     channels, _, features = found.inputs.shape[1:]
     if channels != 1:
         raise InputError(
-            f"elman must get images of one channel, got {channels} of {found.name!r}. Choose "
+            f"A recurrent network must get images of one channel, got {channels} of {found.name!r}. Choose "
             "another network, such as mlp."
         )
     return {"features": features, "hidden": width, "outputs": _outputs(found)}
@@ -140,6 +140,7 @@ _FITTING: dict[str, dict[Kind, Callable[..., dict[str, Any]]]] = {
     "resnet": {"images": _residual},
     "resnet20": {"images": _residual},
     "wide-resnet": {"images": _residual},
-    "elman": {"images": _elman_rows, "tokens": _elman_tokens},
+    "elman": {"images": _rows, "tokens": _elman_tokens},
+    "gated": {"images": _rows},
     "transformer": {"tokens": _transformer},
 }

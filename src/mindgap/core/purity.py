@@ -58,7 +58,8 @@ def seeded(seed: int) -> Iterator[None]:
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  (this is the state to protect)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         try:
-            torch.manual_seed(seed)
+            # torch.manual_seed formats a stack trace for GPUs that are not there.
+            (torch if torch.cuda.is_available() else torch.default_generator).manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002
             yield

@@ -17,10 +17,12 @@ from mindgap.diagnoses.model.constant_predictor import ConstantPredictor as Cons
 from mindgap.diagnoses.model.dead_units import DeadUnits as DeadUnits
 from mindgap.diagnoses.model.exploding_weights import ExplodingWeights as ExplodingWeights
 from mindgap.diagnoses.model.gradient_masking import GradientMasking as GradientMasking
+from mindgap.diagnoses.model.idle_layer import IdleLayer as IdleLayer
 from mindgap.diagnoses.model.ignored_class import IgnoredClass as IgnoredClass
 from mindgap.diagnoses.model.not_finite import NotFinite as NotFinite
 from mindgap.diagnoses.model.probabilities_as_logits import ProbabilitiesAsLogits as ProbabilitiesAsLogits
 from mindgap.diagnoses.model.random_outputs import RandomOutputs as RandomOutputs
+from mindgap.diagnoses.model.rank_collapse import RankCollapse as RankCollapse
 from mindgap.diagnoses.model.stale_batch_norm import StaleBatchNorm as StaleBatchNorm
 from mindgap.diagnoses.model.training_mode import TrainingMode as TrainingMode
 from mindgap.diagnoses.samples.few_test_samples import FewTestSamples as FewTestSamples
@@ -31,7 +33,9 @@ from mindgap.diagnoses.samples.near_copies import NearCopies as NearCopies
 from mindgap.diagnoses.samples.rare_class import RareClass as RareClass
 from mindgap.diagnoses.samples.repeated_samples import RepeatedSamples as RepeatedSamples
 from mindgap.diagnoses.samples.reused_test_data import ReusedTestData as ReusedTestData
+from mindgap.diagnoses.training.bad_initialization import BadInitialization as BadInitialization
 from mindgap.diagnoses.training.diverged import Diverged as Diverged
+from mindgap.diagnoses.training.exploding_gradients import ExplodingGradients as ExplodingGradients
 from mindgap.diagnoses.training.late_over_fitting import LateOverFitting as LateOverFitting
 from mindgap.diagnoses.training.learning_rate_too_high import LearningRateTooHigh as LearningRateTooHigh
 from mindgap.diagnoses.training.learning_rate_too_low import LearningRateTooLow as LearningRateTooLow
@@ -39,5 +43,6 @@ from mindgap.diagnoses.training.oscillating_loss import OscillatingLoss as Oscil
 from mindgap.diagnoses.training.over_fitting import OverFitting as OverFitting
 from mindgap.diagnoses.training.too_small import TooSmall as TooSmall
 from mindgap.diagnoses.training.under_trained import UnderTrained as UnderTrained
+from mindgap.diagnoses.training.vanishing_gradients import VanishingGradients as VanishingGradients
 
 __all__: list[str]

@@ -1,4 +1,4 @@
-"""Remedies and probes in the training loop of Hugging Face's Trainer."""
+"""Remedies, probes and monitors in the training loop of Hugging Face's Trainer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,7 @@ from mindgap.core import InputError, Subject
 from mindgap.integrations.optional import base_class
 from mindgap.integrations.preparation import PLACE, Placed
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
+from mindgap.training.monitor.monitor import Monitor
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
@@ -177,6 +178,50 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         """Take the measure if it is due."""
         self.probe.look(self.subject, state.global_step)
+
+
+class MonitorCallback(_Callback):  # type: ignore[misc]
+    """Lets a monitor watch the model that is trained; gradients may be accumulated or scaled.
+
+    The loss is the one that the model returns for the last batch of a step.
+
+    Args:
+        monitor: A monitor without a model, as in ``Monitor(log="run.jsonl")``.
+    """
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__()
+        self.monitor = monitor
+        self._loss: Tensor | None = None
+        self._hook: Any = None
+
+    def on_train_begin(
+        self,
+        args: Any,  # noqa: ARG002
+        state: Any,
+        control: Any,  # noqa: ARG002
+        *,
+        model: nn.Module,
+        **_: Any,
+    ) -> None:
+        """Attach the monitor, and note the losses that the model returns."""
+        self.monitor.attach(model, state.global_step)
+        self._hook = model.register_forward_hook(self._note)
+
+    def _note(self, model: nn.Module, inputs: Any, outputs: Any) -> None:  # noqa: ARG002
+        loss = outputs.get("loss") if isinstance(outputs, dict) else None
+        if isinstance(loss, Tensor) and model.training:
+            self._loss = loss.detach()
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Tell the monitor, before the gradients are cleared."""
+        self.monitor.step(self._loss)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Remove all hooks and write the rest."""
+        if self._hook is not None:
+            self._hook.remove()
+        self.monitor.close()
 
 
 def _classes(outputs: Any, labels: Any) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Remedies and probes in the training loop of Lightning."""
+"""Remedies, probes and monitors in the training loop of Lightning."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +8,7 @@ from torch import nn
 from mindgap.core import InputError, Subject
 from mindgap.integrations.optional import base_class
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
+from mindgap.training.monitor.monitor import Monitor
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
@@ -109,6 +110,37 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
         if trainer.global_step > self.seen:
             self.seen = trainer.global_step
             self.probe.look(self.subject, self.seen)
+
+
+class MonitorCallback(_Callback):  # type: ignore[misc]
+    """Lets a monitor watch the module that is trained; gradients may be accumulated or scaled.
+
+    Args:
+        monitor: A monitor without a model, as in ``Monitor(log="run.jsonl")``.
+    """
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__()
+        self.monitor, self.seen = monitor, 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Attach the monitor."""
+        self.seen = trainer.global_step
+        self.monitor.attach(pl_module, self.seen)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_: Any) -> None:  # noqa: ARG002
+        """Tell the monitor if the batch completed a step."""
+        if trainer.global_step > self.seen:
+            self.seen = trainer.global_step
+            self.monitor.step(outputs.get("loss") if isinstance(outputs, dict) else outputs)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """Remove all hooks and write the rest."""
+        self.monitor.close()
+
+    def on_exception(self, trainer: Any, *_: Any) -> None:  # noqa: ARG002
+        """Remove all hooks and write the rest."""
+        self.monitor.close()
 
 
 def _own(trainer: Any) -> list[WrappedOptimizer]:

@@ -1,4 +1,4 @@
-"""Remedies and probes in the training loop of skorch."""
+"""Remedies, probes and monitors in the training loop of skorch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mindgap.core import InputError, Remedy, Subject
 from mindgap.integrations.optional import base_class
 from mindgap.integrations.preparation import Placed
 from mindgap.integrations.remedy_optimizer import RemedyOptimizer
+from mindgap.training.monitor.monitor import Monitor
 from mindgap.training.perturbed_optimizer import PerturbedOptimizer
 from mindgap.training.probe import Probe
 from mindgap.training.wrapped_optimizer import WrappedOptimizer
@@ -188,6 +189,38 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
         if training:
             self.steps_ += 1
             self.probe.look(self.subject_, self.steps_)
+
+
+class MonitorCallback(_Callback):  # type: ignore[misc]
+    """Lets a monitor watch the module that is trained.
+
+    Args:
+        monitor: A monitor without a model, as in ``Monitor(log="run.jsonl")``.
+    """
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+
+    def on_train_begin(self, net: Any, **_: Any) -> None:
+        """Attach the monitor; ``partial_fit`` counts on."""
+        again = bool(net.history) and self.monitor.steps > 0
+        self.monitor.attach(net.module_, self.monitor.steps if again else 0)
+
+    def on_batch_end(
+        self,
+        net: Any,  # noqa: ARG002
+        batch: Any = None,  # noqa: ARG002
+        training: bool = False,
+        loss: Any = None,
+        **_: Any,
+    ) -> None:
+        """Tell the monitor of the step."""
+        if training:
+            self.monitor.step(loss)
+
+    def on_train_end(self, net: Any, **_: Any) -> None:  # noqa: ARG002
+        """Remove all hooks and write the rest."""
+        self.monitor.close()
 
 
 def _perturbed(

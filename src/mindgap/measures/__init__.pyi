@@ -4,6 +4,7 @@ from mindgap.measures.basic.balanced_error import BalancedError as BalancedError
 from mindgap.measures.basic.gap import Gap as Gap
 from mindgap.measures.basic.gate_flips import GateFlips as GateFlips
 from mindgap.measures.basic.hardest_samples import HardestSamples as HardestSamples
+from mindgap.measures.basic.linear_regions import LinearRegions as LinearRegions
 from mindgap.measures.basic.output_entropy import OutputEntropy as OutputEntropy
 from mindgap.measures.basic.parameter_count import ParameterCount as ParameterCount
 from mindgap.measures.basic.r_squared import RSquared as RSquared
@@ -49,15 +50,19 @@ from mindgap.measures.norms.spectral_complexity import SpectralComplexity as Spe
 from mindgap.measures.norms.spectral_distance import SpectralDistance as SpectralDistance
 from mindgap.measures.norms.sum_of_frobenius_norms import SumOfFrobeniusNorms as SumOfFrobeniusNorms
 from mindgap.measures.norms.sum_of_spectral_norms import SumOfSpectralNorms as SumOfSpectralNorms
+from mindgap.measures.robustness.lipschitz_lower_bound import LipschitzLowerBound as LipschitzLowerBound
+from mindgap.measures.robustness.lipschitz_upper_bound import LipschitzUpperBound as LipschitzUpperBound
 from mindgap.measures.robustness.loss_variation_in_cells import LossVariationInCells as LossVariationInCells
 from mindgap.measures.robustness.robust_accuracy import RobustAccuracy as RobustAccuracy
 from mindgap.measures.sharpness.pac_bayes_complexity import PacBayesComplexity as PacBayesComplexity
 from mindgap.measures.sharpness.pac_bayes_flatness import PacBayesFlatness as PacBayesFlatness
 from mindgap.measures.sharpness.sharpness_complexity import SharpnessComplexity as SharpnessComplexity
 from mindgap.measures.sharpness.sharpness_flatness import SharpnessFlatness as SharpnessFlatness
+from mindgap.measures.stability.batch_norm_discrepancy import BatchNormDiscrepancy as BatchNormDiscrepancy
 from mindgap.measures.stability.fitted_signs import FittedSigns as FittedSigns
 from mindgap.measures.stability.leave_one_out_stability import LeaveOneOutStability as LeaveOneOutStability
 from mindgap.measures.stability.rademacher_complexity import RademacherComplexity as RademacherComplexity
 from mindgap.measures.stability.self_influence import SelfInfluence as SelfInfluence
+from mindgap.measures.stability.variance_by_layer import VarianceByLayer as VarianceByLayer
 
 __all__: list[str]

@@ -7,9 +7,11 @@ lazy(
     {
         "catalog": "available build",
         "elman": "Elman",
+        "gated": "Gated",
         "lenet": "LeNet5",
         "mlp": "ACTIVATIONS MLP",
         "resnet": "ResNet ResNet20",
+        "tents": "Rect Tri",
         "transformer": "Transformer",
         "wide_resnet": "WideResNet",
     },

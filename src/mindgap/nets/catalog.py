@@ -7,9 +7,11 @@ from torch import nn
 
 from mindgap.core import InputError, unknown_name, validated
 from mindgap.nets.elman import Elman
+from mindgap.nets.gated import Gated
 from mindgap.nets.lenet import LeNet5
 from mindgap.nets.mlp import MLP
 from mindgap.nets.resnet import ResNet, ResNet20
+from mindgap.nets.tents import Rect, Tri
 from mindgap.nets.transformer import Transformer
 from mindgap.nets.wide_resnet import WideResNet
 
@@ -20,7 +22,10 @@ _NETS: dict[str, type[nn.Module]] = {
     "resnet20": ResNet20,
     "wide-resnet": WideResNet,
     "elman": Elman,
+    "gated": Gated,
     "transformer": Transformer,
+    "tri": Tri,
+    "rect": Rect,
 }
 
 
@@ -28,7 +33,7 @@ def available() -> tuple[str, ...]:
     """List the names that ``build`` knows.
 
     >>> available()
-    ('elman', 'lenet5', 'mlp', 'resnet', 'resnet20', 'transformer', 'wide-resnet')
+    ('elman', 'gated', 'lenet5', 'mlp', 'rect', 'resnet', 'resnet20', 'transformer', 'tri', 'wide-resnet')
     """
     return tuple(sorted(_NETS))
 

@@ -20,11 +20,13 @@ from markupsafe import Markup
 from mindgap.report import text as terminal
 from mindgap.report import wording
 from mindgap.report.draw import draw_all
+from mindgap.report.parts import by_topic
 from mindgap.report.sections import bounds_charts, training_charts
 from mindgap.report.verdict import findings
 from mindgap.report.verdict.verdict import guaranteeing
 
 if TYPE_CHECKING:
+    from mindgap.report.parts import Card
     from mindgap.report.report import Report
     from mindgap.report.style import Drawn
 
@@ -129,17 +131,28 @@ def report_page(report: Report) -> str:
         gap_charts=draw_all(report.gap.charts, "gap"),
         curves=draw_all(training_charts(report.curves, report.facts), "curve"),
         bound_charts=draw_all(bounds_charts(report.bounds), "bound"),
-        # Samples to look at come last: they take the most room.
-        figures=sorted(
-            (pair for pair in drawn if pair not in small),
-            key=lambda pair: any(chart.samples for chart in pair[1]),
-        ),
+        figures=_by_topic([pair for pair in drawn if pair not in small]),
         small=[chart for _, charts in small for chart in charts],
-        defined=[card for card in report.measures if card.defined],
+        topics=by_topic([card for card in report.measures if card.defined]),
         undefined=[card for card in report.cards if not card.defined],
         bounds=bounds,
         tightest=next(iter(guaranteeing(bounds, report.findings)), None),
     )
+
+
+Figures = tuple["Card", "Sequence[Drawn]"]
+
+
+def _by_topic(drawn: Sequence[Figures]) -> list[tuple[str, list[Figures]]]:
+    """Group figures by the topic of their measure; samples to look at take most room, so are last."""
+    plain = [pair for pair in drawn if not any(chart.samples for chart in pair[1])]
+    charts = {id(card): charts for card, charts in plain}  # a measure may appear twice
+    groups = [
+        (topic, [(card, charts[id(card)]) for card in cards])
+        for topic, cards in by_topic([card for card, _ in plain])
+    ]
+    samples = [pair for pair in drawn if pair not in plain]
+    return [*groups, ("Samples", samples)] if samples else groups
 
 
 def notebook(report: Report) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mindgap.core import Advice
 from mindgap.report import text as terminal
-from mindgap.report.parts import Verdict
+from mindgap.report.parts import Verdict, by_topic
 from mindgap.report.verdict import findings
 from mindgap.report.verdict.findings import Told
 
@@ -32,9 +32,9 @@ def text(report: Report) -> str:
         section("What was checked", _checks(report)),
         section(
             "Measures",
-            table(
-                terminal.MEASURE_HEAD,
-                [terminal.measure_row(c) for c in report.measures if c.defined],
+            "\n\n".join(
+                f"### {topic}\n\n{table(terminal.MEASURE_HEAD, rows)}"
+                for topic, rows in _rows_by_topic(report)
             ),
         ),
         section(
@@ -52,6 +52,11 @@ def text(report: Report) -> str:
         f"*mindgap {report.provenance.get('mindgap', '')}, {report.created[:10]}*",
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _rows_by_topic(report: Report) -> list[tuple[str, list[tuple[str, ...]]]]:
+    groups = by_topic([card for card in report.measures if card.defined])
+    return [(topic, [terminal.measure_row(card) for card in group]) for topic, group in groups]
 
 
 def verdict(told: Verdict) -> list[str]:

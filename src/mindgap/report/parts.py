@@ -1,6 +1,7 @@
 """The pieces of a report: frozen, plain, and the same after a trip through JSON."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Literal
 
 from mindgap.core import Advice, Cost, Direction, Result
@@ -76,6 +77,7 @@ class Card:
     direction: Direction = "none"
     cost: Cost = "cheap"
     cites: tuple[str, ...] = ()
+    topic: str = ""
 
     @property
     def words(self) -> str:
@@ -96,3 +98,21 @@ class Card:
     def guarantees_model(self) -> bool:
         """Whether it does so for the model itself, not for one with noise on its weights."""
         return self.guarantees and not self.result.provenance.get("risk_of")
+
+
+FIRST, OTHERS = "basic", "others"
+
+
+def by_topic(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
+    """Group cards by their topic: the basic ones first, those without a topic last.
+
+    >>> result = Result(name="gap", family="measure", value=1.0)
+    >>> cards = [Card(result=result, title=t, summary="", topic=t) for t in ("norms", "", "basic")]
+    >>> [(topic, len(group)) for topic, group in by_topic(cards)]
+    [('Basic', 1), ('Norms', 1), ('Others', 1)]
+    """
+    groups: dict[str, list[Card]] = {}
+    for card in cards:
+        groups.setdefault(card.topic or OTHERS, []).append(card)
+    order = sorted(groups, key=lambda topic: (topic == OTHERS, topic != FIRST, topic))
+    return [(topic.capitalize(), groups[topic]) for topic in order]

@@ -283,7 +283,14 @@ def _card(measure: Measure, result: Result) -> Card:
         direction=measure.direction,
         cost=measure.cost,
         cites=tuple(measure.cites),
+        topic=_topic(type(measure)),
     )
+
+
+def _topic(cls: type[Measure]) -> str:
+    """Return the folder of a measure of ours, which is its topic; a plug-in's has none."""
+    *_, package, topic, _ = ("", "", *cls.__module__.split("."))
+    return topic if package == "measures" and cls.__module__.startswith("mindgap.") else ""
 
 
 def _documentation(cls: type[Measure]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mindgap.core import Advice, Chart, Gallery
 from mindgap.report import wording
-from mindgap.report.parts import Card, Verdict
+from mindgap.report.parts import Card, Verdict, by_topic
 from mindgap.report.verdict import findings
 from mindgap.report.verdict.findings import Told
 
@@ -27,13 +27,25 @@ def text(report: Report, width: int | None = None) -> str:
         verdict(report.verdict, room),
         *_found(report, room),
         _wrapped(findings.summary(report.checked), room),
-        table(MEASURE_HEAD, [measure_row(card) for card in report.measures if card.defined], room),
+        _measures(report, room),
         table(BOUND_HEAD, [bound_row(card) for card in tightest_first(report.bounds)], room),
         *(str(chart).splitlines() for chart in _terminal_charts(report)),
         *(gallery(title, chart, room) for title, chart in galleries(report)),
         undefined(missing(report), room),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _measures(report: Report, room: int) -> list[str]:
+    """Return one table with a line above the measures of each topic."""
+    groups = by_topic([card for card in report.measures if card.defined])
+    lines = table(MEASURE_HEAD, [measure_row(card) for _, group in groups for card in group], room)
+    if len(groups) < 2:
+        return lines
+    found, rest = lines[:2], iter(lines[2:])
+    for topic, group in groups:
+        found += [f"{topic}:", *(next(rest) for _ in group)]
+    return found
 
 
 def room_of(width: int | None) -> int:

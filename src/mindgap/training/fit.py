@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from mindgap.core import (
     integer,
     same_environment,
     seeded,
+    shown,
     typed,
     validated,
 )
@@ -38,6 +39,9 @@ from mindgap.training.batches import batches_of, chosen_order, epoch_seed, hold_
 from mindgap.training.fitted import Fitted, training_subject
 from mindgap.training.probe import Probe
 from mindgap.training.wrapped_optimizer import scaled_rates
+
+if TYPE_CHECKING:  # whoever trains without a monitor need not load it
+    from mindgap.training.monitor.monitor import Monitor
 
 
 @validated
@@ -48,6 +52,7 @@ def fit(
     *,
     seed: int = 0,
     probes: Sequence[Probe] = (),
+    monitor: "Monitor | None" = None,
     checkpoint: str | Path | None = None,
     evaluate_every: int = 1,
     progress: bool = False,
@@ -62,6 +67,7 @@ def fit(
         remedies: Changes of training; their hooks are called in this order.
         seed: Fixes initial weights, batches and all noise.
         probes: Measures to take while the model is trained.
+        monitor: Watches gradients, weights, updates and activations of every layer.
         checkpoint: A file that is written after every epoch. If it exists, training resumes from
             it, and the result is bit-identical to an uninterrupted run. A checkpoint of another
             run is refused, and the error says what differs: model, data, sample weights, loss,
@@ -82,15 +88,19 @@ def fit(
     (20, True)
     """
     integer("evaluate_every", evaluate_every, 0)
-    loop = Loop(
-        recipe, [remedy for remedy in remedies if remedy.on], seed, tuple(probes), evaluate_every
-    )
+    if monitor is not None and not hasattr(monitor, "attach"):
+        raise InputError(
+            f"monitor must be a Monitor, got {shown(monitor)}. Write fit(recipe, monitor=Monitor())."
+        )
+    active = [remedy for remedy in remedies if remedy.on]
+    loop = Loop(recipe, active, seed, tuple(probes), evaluate_every, monitor)
     path = None if checkpoint is None else Path(checkpoint)
     # It describes the model before its first step, and reads all data: once, and only if needed.
     identity = {} if path is None else loop.identity()
     if path is not None and path.exists():
         loop.load(_belonging(path, identity))
-    with Progress(loop.recipe.epochs, done=loop.epoch, unit="epoch", shown=progress) as bar:
+    bar = Progress(loop.recipe.epochs, done=loop.epoch, unit="epoch", shown=progress)
+    with bar, loop.monitored():
         while loop.epoch < loop.recipe.epochs and not loop.stopped:
             loop.advance()
             if path is not None and not loop.broken:
@@ -128,7 +138,9 @@ class Loop:
         seed: int,
         probes: tuple[Probe, ...],
         evaluate_every: int,
+        monitor: "Monitor | None" = None,
     ) -> None:
+        self.monitor = monitor
         share = recipe.validation or max((remedy.validation for remedy in remedies), default=0.0)
         self.recipe, self.validation = hold_out(recipe.replace(validation=share), seed)
         for remedy in remedies:
@@ -181,6 +193,12 @@ class Loop:
             validate=validate,
             subject=subject,
         )
+
+    def monitored(self) -> contextlib.AbstractContextManager[Any]:
+        """Attach the monitor, if there is one, until the end of a block."""
+        if self.monitor is None:
+            return contextlib.nullcontext()
+        return self.monitor.attach(self.model, self.step)
 
     def advance(self) -> None:
         """Run one epoch; on divergence or Ctrl-C, restore the end of the epoch before."""
@@ -263,13 +281,19 @@ class Loop:
         self._now(epoch)
         loss = float(self._nested(batch)())
         if not math.isfinite(loss):
+            self._tell_monitor(loss)
             raise Diverged(f"the loss became {loss} in epoch {epoch}, step {self.step}")
         self.optimizer.step()
         for remedy, training in zip(self.remedies, self.states, strict=True):
             remedy.after_step(training)
         for probe in self.probes:
             probe.look(self.subject, self.step)
+        self._tell_monitor(loss)
         return loss
+
+    def _tell_monitor(self, loss: float) -> None:
+        if self.monitor is not None:
+            self.monitor.step(loss)
 
     def _nested(self, batch: Batch) -> Callable[[], Tensor]:
         """Wrap the closure in every remedy's ``backward``; the first remedy is the innermost."""

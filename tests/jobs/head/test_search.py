@@ -17,7 +17,7 @@ from mindgap.jobs.head.trials import head_trials
 from mindgap.ops.convex.heads import solve_heads
 from mindgap.ops.variance.by_k import VarianceByK
 from mindgap.ops.variance.local import local_variance
-from mindgap.remedies.variance_weighting import VarianceWeighting
+from mindgap.remedies.weighting.variance_weighting import VarianceWeighting
 
 
 @pytest.mark.parametrize("decimals", [None, 0])

@@ -122,7 +122,10 @@ def test_complexities_by_hand(origin: str) -> None:
     assert found.terms["divergence"] == pytest.approx(kl, rel=1e-12)
     assert float(found) == pytest.approx(math.sqrt((kl / 2 + math.log(2 / sigma) + 10) / 2))
     published = PacBayesComplexity(origin=origin, as_published=True)(subject)
-    plain = float(shift.square().sum()) / (4 * sigma**2)
+    slip = published.terms["scale"]  # its noise has a standard deviation of σ²
+    assert slip == pytest.approx(math.sqrt(sigma), rel=1e-3)
+    plain, sigma = float(shift.square().sum()) / (4 * slip**2), slip
+    assert published.terms["divergence"] == pytest.approx(kl, rel=1e-2)
     assert float(published) == pytest.approx(math.sqrt((plain + math.log(2 / sigma) + 10) / 2))
     sharp = SharpnessComplexity(origin=origin)(subject)
     small = sharp.terms["scale"] / math.sqrt(2 * math.log(8))

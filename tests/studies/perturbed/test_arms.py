@@ -9,8 +9,8 @@ from torch import nn
 from mindgap.core.recipe import Recipe
 from mindgap.data import DataSet
 from mindgap.nets import LeNet5, WideResNet
-from mindgap.remedies.dropout import Dropout
-from mindgap.remedies.perturbed import Perturbed
+from mindgap.remedies.perturbation.dropout import Dropout
+from mindgap.remedies.perturbation.perturbed import Perturbed
 from mindgap.studies.perturbed.arms import accuracy, parts_of, trained, with_fresh_statistics
 from mindgap.training.fit import fit
 

@@ -13,7 +13,7 @@ from mindgap.core.errors import DataUnavailableError
 from mindgap.core.recipe import Recipe
 from mindgap.core.study import Trial
 from mindgap.data import DataSet
-from mindgap.remedies.perturbed import Perturbed
+from mindgap.remedies.perturbation.perturbed import Perturbed
 from mindgap.studies.perturbed import figure6
 from mindgap.studies.perturbed.arms import METHODS, PLAIN, parts_of
 from mindgap.studies.perturbed.figure6 import OLD_PLAIN, PerturbedFigure6, arms

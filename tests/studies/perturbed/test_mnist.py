@@ -10,9 +10,9 @@ import torch
 from mindgap.core.errors import DataUnavailableError
 from mindgap.core.study import Trial
 from mindgap.data import DataSet
-from mindgap.remedies.dropout import Dropout
-from mindgap.remedies.perturbed import Perturbed
-from mindgap.remedies.sam import SAM
+from mindgap.remedies.perturbation.dropout import Dropout
+from mindgap.remedies.perturbation.perturbed import Perturbed
+from mindgap.remedies.perturbation.sam import SAM
 from mindgap.studies.perturbed import mnist
 from mindgap.studies.perturbed.arms import METHODS, PLAIN, parts_of
 from mindgap.studies.perturbed.mnist import PerturbedMnist, arms

@@ -69,7 +69,7 @@ def add_network(parser: Any) -> None:
         "--width",
         type=int,
         metavar="N",
-        help="width of the network (mlp and elman 64, transformer 128, resnet 16)",
+        help="width of the network (mlp, elman and gated 64, transformer 128, resnet 16)",
     )
 
 

@@ -47,6 +47,7 @@ class UnscaledInputs(Diagnosis):
             "constant-predictor",
             "dead-units",
             "diverged",
+            "exploding-gradients",
             "exploding-weights",
             "ignored-class",
             "learning-rate-too-high",
@@ -54,10 +55,12 @@ class UnscaledInputs(Diagnosis):
             "noise-sensitivity",
             "oscillating-loss",
             "over-confidence",
+            "rank-collapse",
             "rare-class",
             "too-small",
             "under-confidence",
             "under-trained",
+            "vanishing-gradients",
         }
     )
 

@@ -59,6 +59,7 @@ class DeadUnits(Diagnosis):
         {
             "constant-predictor",
             "ignored-class",
+            "rank-collapse",
             "rare-class",
             "too-small",
             "under-confidence",

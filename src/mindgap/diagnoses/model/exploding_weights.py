@@ -46,14 +46,17 @@ class ExplodingWeights(Diagnosis):
         {
             "constant-predictor",
             "dead-units",
+            "exploding-gradients",
             "ignored-class",
             "noise-sensitivity",
             "over-confidence",
             "over-fitting",
             "permuted-test-classes",
+            "rank-collapse",
             "rare-class",
             "too-small",
             "under-trained",
+            "vanishing-gradients",
         }
     )
 

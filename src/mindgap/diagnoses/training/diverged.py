@@ -51,6 +51,7 @@ class Diverged(Diagnosis):
         {
             "constant-predictor",
             "dead-units",
+            "exploding-gradients",
             "exploding-weights",
             "ignored-class",
             "late-over-fitting",
@@ -60,6 +61,7 @@ class Diverged(Diagnosis):
             "oscillating-loss",
             "over-confidence",
             "over-fitting",
+            "rank-collapse",
             "too-small",
             "under-confidence",
             "under-trained",

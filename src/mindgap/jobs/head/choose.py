@@ -25,7 +25,7 @@ from mindgap.core import (
     write_whole,
 )
 from mindgap.jobs.head.search import KS, MAX_WEIGHTS, HeadSearch, Method, search_head
-from mindgap.remedies.variance_weighting import RetrainedHead, VarianceWeighting
+from mindgap.remedies.weighting.variance_weighting import RetrainedHead, VarianceWeighting
 from mindgap.training.fitted import Fitted
 
 

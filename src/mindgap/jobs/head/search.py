@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mindgap.core import InputError, Subject, Table, choice, generator, integer, number, require
 from mindgap.jobs.head.trials import HeadTrials, Score, head_trials
-from mindgap.remedies.variance_weighting import VarianceWeighting
+from mindgap.remedies.weighting.variance_weighting import VarianceWeighting
 from mindgap.training.fitted import Fitted
 
 Setting = tuple[float, int]

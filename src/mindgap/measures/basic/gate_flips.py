@@ -9,9 +9,13 @@ from torch import Tensor
 from mindgap.core import Bar, Estimate, InputError, Inputs, Measure, Subject, Undefined, option
 from mindgap.core.calls import call
 from mindgap.core.purity import evaluating
+from mindgap.core.stats.comparisons import standard_error
+from mindgap.ops.evidence.passes import some_places
 from mindgap.ops.models.gates import recorded
 from mindgap.ops.models.phases import Gated, gates_of
 from mindgap.training.vectorized.engine import Weighted
+
+SAMPLES = 10_000  # more take longer than they tell
 
 
 class GateFlips(Measure):
@@ -26,7 +30,8 @@ class GateFlips(Measure):
     trained weights would have flipped if its gates were free. A probe with ``since="reading"``
     gives the share per step.
 
-    Assumes: Gates are those of ReLU, leaky ReLU or max-pool; other activations have none.
+    Assumes: Gates are those of ReLU, leaky ReLU or max-pool; other activations have none. Of more
+    than 10,000 samples so many are drawn, and the standard error is that of batches of them.
 
     >>> from torch import nn
     >>> net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
@@ -60,18 +65,24 @@ class GateFlips(Measure):
     def compute(self, subject: Subject) -> Estimate:
         """Return the share, in total and by gate."""
         before = self._reference(subject)
+        places = some_places(subject, "train", SAMPLES)
+        batches = subject.train.subset(places).batches(subject.batch_size)
         try:
-            counts = sum(_flips(subject, batch.inputs, before) for batch in subject.batches())
+            parts = [_flips(subject, batch.inputs, before) for batch in batches]
         except InputError as error:
             raise Undefined(f"needs gates that are known ({error})") from error
-        if not isinstance(counts, Tensor) or not len(counts):
+        if not len(parts[0]):
             raise Undefined("needs a ReLU, a leaky ReLU or a max-pool in the model")
+        counts = torch.stack(parts).sum(0)
         shares = (counts[:, 0] / counts[:, 1]).tolist()
         named = {f"gate {number}": share for number, share in enumerate(shares, 1)}
         flips, gates = counts.sum(0).tolist()
         chart = Bar.of(named, title="Gates that flipped, by layer", y_label="share of gates")
+        whole = len(places) == len(subject.train)
         return Estimate(
             value=flips / gates,
+            status="exact" if whole else "estimate",
+            standard_error=None if whole else _spread(parts),
             terms={"flipped": flips, "gates": gates},
             details={"by_gate": named},
             charts=(chart,),
@@ -82,6 +93,12 @@ class GateFlips(Measure):
             return gates_of(subject.model).first()
         assert subject.initial is not None
         return subject.initial
+
+
+def _spread(parts: list[Tensor]) -> float | None:
+    """The standard error of the share, from its spread over batches of equal size."""
+    shares = [float(part[:, 0].sum() / part[:, 1].sum()) for part in parts]
+    return standard_error(shares) if len(shares) > 1 else None
 
 
 def _flips(subject: Subject, inputs: Inputs, before: dict[str, Tensor]) -> Tensor:

@@ -1,7 +1,9 @@
 """The inverse of the margin."""
 
-from mindgap.core import Estimate, Measure, Subject
-from mindgap.measures.norms.by_layer import positive_margin
+import math
+
+from mindgap.core import Estimate, Measure, Subject, option
+from mindgap.measures.norms.by_layer import published_margin, the_margin
 
 
 class InverseMargin(Measure):
@@ -23,12 +25,21 @@ class InverseMargin(Measure):
     """
 
     method = ("E10",)
-    cites = ("jiang2020fantastic",)
+    cites = ("jiang2020fantastic", "dziugaite2020search")
     direction = "lower"
     needs = frozenset({"classification"})
     invariant_to = frozenset({"sample-order", "unit-permutation", "relu-rescaling", "duplication"})
 
+    as_published: bool = option(
+        False,
+        help="as the code of Dziugaite et al.: 1/(|γ| √n), where a negative margin counts as positive",
+    )
+
     def compute(self, subject: Subject) -> Estimate:
         """Return the inverse, and the margin itself."""
-        margin = positive_margin(subject)
+        if self.as_published:
+            margin = published_margin(subject)
+            value = 1 / (margin * math.sqrt(len(subject.train)))
+            return Estimate(value=value, status="heuristic", terms={"margin": margin})
+        margin = the_margin(subject)
         return Estimate(value=margin**-2, terms={"margin": margin})

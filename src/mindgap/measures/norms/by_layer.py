@@ -27,6 +27,23 @@ class ByLayer(Measure, abc.ABC, abstract=True):
         "operator",
         help="norms of the map at its real input (operator), or of the kernel as a matrix (kernel)",
     )
+    as_published: bool = option(
+        False,
+        help=(
+            "as the code of Dziugaite et al.: every convolution circular, of stride 1 and at the "
+            "image's size, Frobenius norms of kernels, and the margin without its sign"
+        ),
+    )
+
+    @property
+    def spectral(self) -> str:
+        """The convention of spectral norms."""
+        return "image" if self.as_published else self.convention
+
+    @property
+    def entries(self) -> str:
+        """The convention of norms that only sum up entries."""
+        return "kernel" if self.as_published else self.convention
 
     def estimate(
         self, subject: Subject, value: float, parts: Sequence[float], title: str, **others: Any
@@ -59,9 +76,14 @@ class NormProduct(ByLayer, abc.ABC, abstract=True):
         total = math.fsum(2 * log_of(norm, "the norm of a layer") for norm in norms)
         total = math.log(len(norms)) + total / len(norms) if self.balanced else total
         plain = (total - math.log(len(subject.train))) / 2
-        terms = {"layers": float(len(norms)), **over_margin(subject, plain)}
+        # The published sums are d (∏‖W‖² / γ²)^(1/d), so that a d-th part of the margin is left.
+        parts = len(norms) if self.balanced and self.as_published else 1
+        terms = {
+            "layers": float(len(norms)),
+            **over_margin(subject, plain, parts=parts, unsigned=self.as_published),
+        }
         if self.margin:
-            positive_margin(subject)
+            the_margin(subject, unsigned=self.as_published)
             plain = terms.pop("over_margin")
         status = "exact" if exact else "heuristic"
         return self.estimate(subject, plain, norms, self.title, terms=terms, status=status)
@@ -86,10 +108,44 @@ def positive_margin(subject: Subject) -> float:
     return found
 
 
-def over_margin(subject: Subject, value: float) -> dict[str, float]:
-    """Return a logarithmic value divided by the margin, as a term; nothing where none is positive."""
+def published_margin(subject: Subject) -> float:
+    """Return the tenth percentile without its sign, as it was published; zero has no inverse.
+
+    It is the smallest margin but ⌊n/10⌋ − 1, and a negative one, of a net with many errors, counts
+    as a large one.
+    """
+    margins = subject.margins("train").double()
+    found = abs(float(margins.kthvalue(max(1, len(margins) // 10)).values))
+    if found == 0:
+        raise Undefined("needs a margin, and the tenth percentile of the training margins is zero")
+    return found
+
+
+def the_margin(subject: Subject, *, unsigned: bool = False) -> float:
+    """Return the margin that a value is divided by.
+
+    Args:
+        subject: A classification.
+        unsigned: Whether its sign is dropped, as published.
+    """
+    if unsigned and subject.task == "classification":
+        return published_margin(subject)
+    return positive_margin(subject)
+
+
+def over_margin(
+    subject: Subject, value: float, *, parts: int = 1, unsigned: bool = False
+) -> dict[str, float]:
+    """Return a logarithmic value divided by the margin, as a term; nothing where none is positive.
+
+    Args:
+        subject: The model and its training data.
+        value: The logarithm.
+        parts: The root of the margin that it is divided by.
+        unsigned: Whether the sign of the margin is dropped, as published.
+    """
     try:
-        return {"over_margin": value - math.log(positive_margin(subject))}
+        return {"over_margin": value - math.log(the_margin(subject, unsigned=unsigned)) / parts}
     except Undefined:
         return {}
 

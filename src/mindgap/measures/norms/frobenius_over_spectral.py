@@ -33,9 +33,9 @@ class FrobeniusOverSpectral(ByLayer):
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the logarithm, and the stable rank of each layer."""
-        norms, network = spectral_norms(subject, self.convention), network_of(subject)
+        norms, network = spectral_norms(subject, self.spectral), network_of(subject)
         ranks = [
-            math.exp(2 * log_of(frobenius(layer, self.convention), "the norm of a layer"))
+            math.exp(2 * log_of(frobenius(layer, self.entries), "the norm of a layer"))
             / norm.value**2
             for layer, norm in zip(network.layers, norms, strict=True)
         ]

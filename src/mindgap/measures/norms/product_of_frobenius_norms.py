@@ -29,5 +29,5 @@ class ProductOfFrobeniusNorms(NormProduct):
     def norms(self, subject: Subject) -> tuple[list[float], bool]:
         """Return the Frobenius norms."""
         network = network_of(subject)
-        found = [frobenius(layer, self.convention) for layer in network.layers]
-        return found, self.convention == "kernel" or not network.approximated
+        found = [frobenius(layer, self.entries) for layer in network.layers]
+        return found, self.entries == "kernel" or not network.approximated

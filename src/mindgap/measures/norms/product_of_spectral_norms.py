@@ -28,5 +28,5 @@ class ProductOfSpectralNorms(NormProduct):
 
     def norms(self, subject: Subject) -> tuple[list[float], bool]:
         """Return the spectral norms."""
-        found = spectral_norms(subject, self.convention)
+        found = spectral_norms(subject, self.spectral)
         return [norm.value for norm in found], converged(found)

@@ -4,7 +4,7 @@ import math
 from typing import Literal
 
 from mindgap.core import Estimate, Subject, option
-from mindgap.measures.norms.by_layer import ByLayer, log_of, over_margin, positive_margin
+from mindgap.measures.norms.by_layer import ByLayer, log_of, over_margin, the_margin
 from mindgap.ops.norms.layer_norms import layer_norm
 from mindgap.ops.norms.network import (
     changes_of,
@@ -60,7 +60,7 @@ class SpectralComplexity(ByLayer):
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the logarithm, and what each layer adds to the sum."""
-        network, norms = network_of(subject), spectral_norms(subject, self.convention)
+        network, norms = network_of(subject), spectral_norms(subject, self.spectral)
         moved = changes_of(subject) if self.origin == "initial" else network.layers
         parts = [self._part(layer, norm) for layer, norm in zip(moved, norms, strict=True)]
         product = math.fsum(log_of(norm.value, "the norm of a layer") for norm in norms)
@@ -68,9 +68,12 @@ class SpectralComplexity(ByLayer):
         total = log_of(math.fsum(parts), "the distance from the reference")
         value = lipschitz + 1.5 * total if self.form == "bartlett" else product + total / 2
         value += self._factor(subject, network.layers)
-        terms = {"log_lipschitz": lipschitz, **over_margin(subject, value)}
+        terms = {
+            "log_lipschitz": lipschitz,
+            **over_margin(subject, value, unsigned=self.as_published),
+        }
         if self.margin:
-            positive_margin(subject)
+            the_margin(subject, unsigned=self.as_published)
             value = terms.pop("over_margin")
         exact = converged(norms) and not network.approximated
         return self.estimate(
@@ -84,9 +87,9 @@ class SpectralComplexity(ByLayer):
 
     def _part(self, moved: WeightedLayer, norm: Singular) -> float:
         if self.form == "bartlett":
-            length = float(moved.row_squares(self.convention).sqrt().sum())
+            length = float(moved.row_squares(self.entries).sqrt().sum())
             return float((length / norm.value) ** (2 / 3)) if norm.value > 0 else 0.0
-        ratio = frobenius(moved, self.convention) / norm.value if norm.value > 0 else 0.0
+        ratio = frobenius(moved, self.entries) / norm.value if norm.value > 0 else 0.0
         return ratio**2
 
     def _factor(self, subject: Subject, layers: tuple[WeightedLayer, ...]) -> float:

@@ -32,7 +32,7 @@ class SpectralDistance(ByLayer):
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the logarithm, and the distance of each layer."""
-        norms = spectral_norms(subject, self.convention, change=True)
+        norms = spectral_norms(subject, self.spectral, change=True)
         parts = [norm.value for norm in norms]
         total = math.fsum(part**2 for part in parts)
         value = (log_of(total, "the change of every layer") - math.log(len(subject.train))) / 2

@@ -32,9 +32,9 @@ class NoiseMeasure(Measure, abc.ABC, abstract=True):
     samples: int = option(1000, help="largest number of training samples to use", low=1)
     seed: int = option(0, help="seed of noise and of the choice of samples", low=0)
 
-    def found(self, subject: Subject, draws: int = 0) -> NoiseSearch:
+    def found(self, subject: Subject, draws: int = 0, *, published: bool = False) -> NoiseSearch:
         """Search for Gaussian noise if draws are given, else for the worst noise."""
-        what = Search(self.magnitude, self.rise, draws or 1, self.samples, self.seed)
+        what = Search(self.magnitude, self.rise, draws or 1, self.samples, self.seed, published)
         search = what.gaussian(subject) if draws else what.worst(subject)
         if not search.converged:
             end = "no" if search.scale == RANGE[1] else "every"
@@ -75,7 +75,9 @@ class ComplexityMeasure(NoiseMeasure, abc.ABC, abstract=True):
         place, center = weights_and_center(subject, self.origin)
 
         def value(scale: float) -> tuple[float, float]:
-            sizes = Search(self.magnitude).sizes(place, factor * scale)
+            sizes = Search(self.magnitude, published=published is not None).sizes(
+                place, factor * scale
+            )
             divergence = gaussian_divergence(place - center, sizes)
             half = divergence / 2 if published is None else published
             samples = len(subject.train)

@@ -48,6 +48,7 @@ class Search:
         draws: Draws of Gaussian noise; the same ones for all scales.
         samples: The largest number of training samples to use.
         seed: The seed of noise and of the choice of samples.
+        published: Draw Gaussian noise with what should be its variance as its standard deviation.
     """
 
     magnitude: bool = False
@@ -55,6 +56,7 @@ class Search:
     draws: int = 16
     samples: int = 1000
     seed: int = 0
+    published: bool = False
 
     def gaussian(self, subject: Subject) -> NoiseSearch:
         """Find the standard deviation of Gaussian noise with the given mean rise of the error.
@@ -84,9 +86,16 @@ class Search:
 
     def sizes(self, place: Tensor, scale: float) -> Tensor:
         """Return the standard deviation of the noise on every weight."""
+        if self.published:
+            return self._variances(place, scale)
         if not self.magnitude:
             return torch.full_like(place, scale)
-        return (scale**2 * place.square() + EPSILON**2).sqrt()
+        return self._variances(place, scale).sqrt()
+
+    def _variances(self, place: Tensor, scale: float) -> Tensor:
+        if not self.magnitude:
+            return torch.full_like(place, scale**2)
+        return scale**2 * place.square() + EPSILON**2
 
     def _gaussian(self, subject: Subject) -> NoiseSearch:
         flat, order = FlatLoss(subject), self._order(subject)

@@ -1,10 +1,12 @@
 """The PAC-Bayes measures of Jiang et al."""
 
+import torch
 from torch import Tensor
 
 from mindgap.core import Estimate, Subject, option
 from mindgap.measures.sharpness.noise_measure import ComplexityMeasure, weights_and_center
 from mindgap.measures.sharpness.noise_search import EPSILON, NoiseSearch
+from mindgap.ops.curvature.flat_loss import FlatLoss
 
 
 class PacBayesComplexity(ComplexityMeasure):
@@ -32,8 +34,8 @@ class PacBayesComplexity(ComplexityMeasure):
     as_published: bool = option(
         False,
         help=(
-            "the paper's expression: ‖w−p‖²/4σ², or with magnitude a sum that for the origin zero "
-            "mixes two centers and is no divergence"
+            "as the code of Dziugaite et al.: noise of standard deviation σ², ‖w−p‖²/4σ² without "
+            "biases, or with magnitude a sum that mixes two centers and is no divergence"
         ),
     )
 
@@ -45,16 +47,28 @@ class PacBayesComplexity(ComplexityMeasure):
 
     def compute(self, subject: Subject) -> Estimate:
         """Search for the noise and evaluate the complexity."""
-        search = self.found(subject, self.draws)
+        search = self.found(subject, self.draws, published=self.as_published)
         published = self._published(subject, search) if self.as_published else None
         return self.result(subject, search, published=published)
 
     def _published(self, subject: Subject, search: NoiseSearch) -> float:
-        place, center = weights_and_center(subject, self.origin)
+        counted = _no_biases(subject)
+        place, center = (part[counted] for part in weights_and_center(subject, self.origin))
         if not self.magnitude:
             return float((place - center).square().sum()) / (4 * search.scale**2)
-        start = weights_and_center(subject, "initial")[1]
+        start = weights_and_center(subject, "initial")[1][counted]
         return published_magnitude(place, center, start, search.scale)
+
+
+def _no_biases(subject: Subject) -> Tensor:
+    """Tell for every trained weight whether it belongs to a matrix or a kernel."""
+    flat = FlatLoss(subject)
+    shapes = dict(subject.model.named_parameters())
+    kept = [
+        torch.full((size,), shapes[name].ndim > 1)
+        for name, size in zip(flat.named, flat.sizes, strict=True)
+    ]
+    return torch.cat(kept)
 
 
 def published_magnitude(

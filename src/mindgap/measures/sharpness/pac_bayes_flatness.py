@@ -1,5 +1,7 @@
 """The flatness of a minimum under Gaussian noise."""
 
+import math
+
 from mindgap.core import Estimate, Subject, option
 from mindgap.measures.sharpness.noise_measure import NoiseMeasure
 
@@ -27,11 +29,23 @@ class PacBayesFlatness(NoiseMeasure):
     invariant_to = frozenset({"sample-order", "duplication"})
 
     draws: int = option(16, help="draws of the noise, the same ones for every size", low=2)
+    as_published: bool = option(
+        False,
+        help=(
+            "as the code of Dziugaite et al.: 1/(σ √n), where the noise has a standard deviation of "
+            "σ², so that 1/σ² is one over a standard deviation"
+        ),
+    )
 
     def compute(self, subject: Subject) -> Estimate:
         """Return 1/σ² and what a limited number of draws leaves open in it."""
-        search = self.found(subject, self.draws)
+        search = self.found(subject, self.draws, published=self.as_published)
         error = search.standard_error
+        if self.as_published:
+            value = 1 / (search.scale * math.sqrt(len(subject.train)))
+            spread = None if error is None else value * error / search.scale
+            terms = self.terms(search)
+            return Estimate(value=value, status="heuristic", standard_error=spread, terms=terms)
         return Estimate(
             value=search.scale**-2,
             status="estimate",

@@ -1,1 +1,1 @@
-"""How much a model depends on single samples, and how well its class fits pure noise."""
+"""How much a model depends on single samples, on noise and on its layers' scales."""

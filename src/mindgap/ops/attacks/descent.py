@@ -188,10 +188,9 @@ def pgd(
     plan = _Plan(victim, steps, share, momentum, keep)
     with preserved(victim.model, weights=False), evaluating(victim.model):
         victim.check(inputs, targets)
-        parts = [
-            _restarted(plan, ball[rows], aim[rows], restarts, draws)
-            for rows in torch.arange(len(inputs), device=inputs.device).split(batch_size)
-        ]
+        # Slices are views: the batches are not copied.
+        spans = [slice(k, k + batch_size) for k in range(0, max(1, len(inputs)), batch_size)]
+        parts = [_restarted(plan, ball[span], aim[span], restarts, draws) for span in spans]
     return _joined(parts)
 
 
@@ -218,7 +217,7 @@ class _Aim:
     targets: Tensor
     goal: Tensor | None
 
-    def __getitem__(self, rows: Tensor) -> "_Aim":
+    def __getitem__(self, rows: Tensor | slice) -> "_Aim":
         return _Aim(self.targets[rows], None if self.goal is None else self.goal[rows])
 
 
@@ -226,17 +225,14 @@ def _restarted(
     plan: _Plan, ball: Ball, aim: _Aim, restarts: int, draws: torch.Generator | None
 ) -> Attacked:
     """Attack from several starts; None draws no start and begins at the samples."""
-    rows = torch.arange(len(ball.inputs), device=ball.inputs.device)
-    found: Attacked | None = None
-    for _ in range(restarts):
-        part = ball[rows]
-        start = part.inputs if draws is None else part.random(draws)
-        more = _climb(plan, part, aim[rows], start)
-        found = more if found is None else _improved(found, rows, more)
+    found = _climb(plan, ball, aim, ball.inputs if draws is None else ball.random(draws))
+    for _ in range(restarts - 1):
         rows = (~found.broken).nonzero().flatten()
         if not len(rows):
             break
-    assert found is not None
+        part = ball[rows]
+        start = part.inputs if draws is None else part.random(draws)
+        found = _improved(found, rows, _climb(plan, part, aim[rows], start))
     return found
 
 
@@ -244,10 +240,10 @@ def _climb(plan: _Plan, ball: Ball, aim: _Aim, points: Tensor) -> Attacked:
     """Climb from the points; samples that are done leave the batch."""
     rows = torch.arange(len(points), device=points.device)
     kept, silent = None, torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-    velocity = torch.zeros_like(points)
+    velocity = torch.zeros_like(points) if plan.momentum else points
     for count in range(plan.steps):
         outputs, scores, gradient = _gradient(plan.victim, points, aim)
-        silent = silent if count else ~(gradient != 0).flatten(1).any(1)
+        silent = silent if count else _sizes(gradient) == 0
         if plan.keep == "best":
             now = plan.found(points, outputs, scores, aim, silent[rows])
             # Cloned, because better points will be written over these.
@@ -257,7 +253,8 @@ def _climb(plan: _Plan, ball: Ball, aim: _Aim, points: Tensor) -> Attacked:
                 return kept
             if len(some) < CROWDED * len(points):
                 rows, ball, aim = rows[some], ball[some], aim[some]
-                points, gradient, velocity = points[some], gradient[some], velocity[some]
+                points, gradient = points[some], gradient[some]
+                velocity = velocity[some] if plan.momentum else points
         if plan.momentum:
             velocity = gradient = plan.momentum * velocity + _sized(gradient)
         points = ball.step(points, gradient, plan.share)
@@ -276,6 +273,11 @@ def _gradient(victim: Victim, points: Tensor, aim: _Aim) -> tuple[Tensor, Tensor
         (gradient,) = torch.autograd.grad(scores.sum(), points, allow_unused=True)
     gradient = torch.zeros_like(points) if gradient is None else gradient
     return outputs.detach(), scores.detach(), gradient.nan_to_num_(0.0, 0.0, 0.0)
+
+
+def _sizes(gradient: Tensor) -> Tensor:
+    found: Tensor = torch.linalg.vector_norm(gradient.flatten(1), 1, dim=1)
+    return found
 
 
 def _sized(gradient: Tensor) -> Tensor:
@@ -297,5 +299,7 @@ def _cloned(found: Attacked) -> Attacked:
 
 
 def _joined(parts: list[Attacked]) -> Attacked:
+    if len(parts) == 1:
+        return parts[0]
     names = [field.name for field in dataclasses.fields(Attacked)]
     return Attacked(*(torch.cat([getattr(part, name) for part in parts]) for name in names))

@@ -103,8 +103,13 @@ def _column(epsilon: float | Tensor, inputs: Tensor) -> Tensor:
 def _check_box(inputs: Tensor, low: Tensor, high: Tensor) -> None:
     if bool((low > high).any()):
         raise InputError("low must be at most high, got a box that is empty. Swap the two.")
+    if not inputs.numel():
+        return
     slack = SLACK * torch.where(torch.isfinite(high - low), high - low, torch.ones_like(high - low))
-    if len(inputs) and bool(((inputs < low - slack) | (inputs > high + slack)).any()):
+    bottom, top = low - slack, high + slack
+    # The extremes suffice where the box is the same for all features, and take one pass.
+    ends = inputs if bottom.numel() > 1 else torch.stack(torch.aminmax(inputs))
+    if not bool(((ends >= bottom) & (ends <= top)).all()):
         raise InputError(
             f"The inputs must lie in the box from {float(low.min()):g} to {float(high.max()):g}, got "
             f"values from {float(inputs.min()):g} to {float(inputs.max()):g}. Pass low and high in "
@@ -132,10 +137,11 @@ class Ball:
         # A sample that rounding put just outside of the box is no reason to move where the mask
         # or a zero radius forbids it, so that the box gives way.
         reach = radius * unit if norm == "linf" else torch.full_like(radius, torch.inf)
-        self.bottom = torch.minimum(torch.maximum(inputs - reach, low), inputs)
-        self.top = torch.maximum(torch.minimum(inputs + reach, high), inputs)
+        self.bottom, self.top = inputs - reach, inputs + reach
+        torch.minimum(torch.maximum(self.bottom, low, out=self.bottom), inputs, out=self.bottom)
+        torch.maximum(torch.minimum(self.top, high, out=self.top), inputs, out=self.top)
 
-    def __getitem__(self, rows: Tensor) -> "Ball":
+    def __getitem__(self, rows: Tensor | slice) -> "Ball":
         """Return the balls of some samples."""
         part = object.__new__(Ball)
         part.__dict__.update(self.__dict__)

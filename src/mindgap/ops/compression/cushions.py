@@ -24,12 +24,16 @@ class Cushions:
         interlayer: Interlayer cushions μᵢⱼ by pair of layers i < j, counted from 1.
         contraction: Activation contraction, one row per hidden layer.
         widths: Outputs of every layer.
+        fans: Inputs of every layer.
+        error: Largest relative standard error of an interlayer cushion; 0 if all are exact.
     """
 
     layer: Tensor
     interlayer: dict[tuple[int, int], Tensor]
     contraction: Tensor
     widths: tuple[int, ...]
+    fans: tuple[int, ...]
+    error: float = 0.0
 
     @property
     def minimal(self) -> Tensor:
@@ -53,8 +57,8 @@ def cushions(net: DenseNet, inputs: Tensor) -> Cushions:
     Reading: Random noise has a cushion of about one over the square root of the number of units
     that it enters by. A larger one means that a layer passes the signal on better than noise.
 
-    Assumes: Dense layers with ReLU or leaky ReLU. The theorem takes the least cushion over the
-    training samples.
+    Assumes: Dense layers with ReLU or leaky ReLU; see convolved_cushions for others. The theorem
+    takes the least cushion over the training samples.
 
     Args:
         net: The network.
@@ -72,6 +76,7 @@ def cushions(net: DenseNet, inputs: Tensor) -> Cushions:
         {pair: torch.cat([part.interlayer[pair] for part in parts]) for pair in pairs},
         torch.cat([part.contraction for part in parts], 1),
         parts[0].widths,
+        parts[0].fans,
     )
 
 
@@ -94,17 +99,18 @@ def _chunk(net: DenseNet, inputs: Tensor) -> Cushions:
     seen = net.run(inputs)
     left, entered = ([part.norm(dim=1) for part in side] for side in (seen.left, seen.entered))
     layer = [
-        _ratio(made, weight.norm() * given)
+        ratio(made, weight.norm() * given)
         for made, weight, given in zip(left, net.weights, entered, strict=True)
     ]
     between = {
-        (first + 1, second + 1): _ratio(left[second], norm * left[first])
+        (first + 1, second + 1): ratio(left[second], norm * left[first])
         for first in range(net.depth - 1)
         for second, norm in _jacobian_norms(net, seen.gates, first)
     }
-    contraction = [_ratio(*pair) for pair in zip(left[:-1], entered[1:], strict=True)]
+    contraction = [ratio(*pair) for pair in zip(left[:-1], entered[1:], strict=True)]
     hidden = torch.stack(contraction) if contraction else inputs.new_ones(0, len(inputs))
-    return Cushions(torch.stack(layer), between, hidden, tuple(map(len, net.weights)))
+    widths, fans = zip(*(weight.shape for weight in net.weights), strict=True)
+    return Cushions(torch.stack(layer), between, hidden, widths, fans)
 
 
 def _jacobian_norms(net: DenseNet, gates: list[Tensor], first: int) -> list[tuple[int, Tensor]]:
@@ -122,6 +128,6 @@ def _jacobian_norms(net: DenseNet, gates: list[Tensor], first: int) -> list[tupl
     return found
 
 
-def _ratio(above: Tensor, below: Tensor) -> Tensor:
+def ratio(above: Tensor, below: Tensor) -> Tensor:
     """Divide; where nothing comes in, noise does no harm, however small the signal is."""
     return torch.where(below > 0, above / below, torch.inf)

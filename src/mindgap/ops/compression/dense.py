@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mindgap.core import Subject, Undefined
-from mindgap.ops.paths.chain import Chain, Rectifier, Weights
+from mindgap.ops.paths.chain import Chain, Pool, Rectifier, Weights
 from mindgap.ops.paths.subject import chain_of
 
 
@@ -90,12 +90,20 @@ def dense_net(subject: Subject) -> DenseNet:
     2
     """
     chain = chain_of(subject)
-    if any(step.window is not None for step in chain.layers):
+    if not is_dense(chain):
         raise Undefined(
             "needs fully connected layers, got a convolution: its weights are shared, so that the "
             "theorem's random projections do not apply to the matrix that it stands for"
         )
     return _as_net(chain)
+
+
+def is_dense(chain: Chain) -> bool:
+    """Tell whether a chain has neither convolutions nor pooling."""
+    return not any(
+        isinstance(step, Pool) or (isinstance(step, Weights) and step.window is not None)
+        for step in chain.steps
+    )
 
 
 def _as_net(chain: Chain) -> DenseNet:

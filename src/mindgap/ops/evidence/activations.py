@@ -79,15 +79,12 @@ def activations(model: nn.Module, runs: Iterable[Callable[[], Tensor]]) -> list[
     >>> [(layer.place, layer.kind, layer.alive) for layer in found]
     [('1', 'relu', 1)]
     """
-    seen = _Seen()
-    with torch.no_grad(), _placed(model, seen), seen:
+    seen = Seen()
+    with torch.no_grad(), placed(model, seen.stack), seen:
         for run in runs:
-            seen.calls.clear()
-            seen.stack.clear()
-            outputs = run()
-            if seen.latest is not None and seen.latest[1] is outputs:
-                seen.noted.pop(seen.latest[0], None)
-    return list(_joined(seen.noted))
+            seen.begin()
+            seen.end(run())
+    return list(joined(seen.noted))
 
 
 @dataclasses.dataclass
@@ -101,10 +98,12 @@ class _Noted:
     values: int
 
 
-class _Seen(TorchFunctionMode):
+class Seen(TorchFunctionMode):
     """Notes the inputs of activations, in every call of torch inside a forward pass.
 
     ``F.relu``, ``torch.tanh``, methods of tensors and layers such as ``nn.ReLU`` all come by here.
+    Whoever uses it keeps the name of the running module at the end of ``stack``, calls ``begin``
+    before every pass and ``end`` after it.
     """
 
     def __init__(self) -> None:
@@ -113,6 +112,17 @@ class _Seen(TorchFunctionMode):
         self.calls: collections.Counter[str] = collections.Counter()
         self.noted: dict[tuple[str, int], _Noted] = {}
         self.latest: tuple[tuple[str, int], Any] | None = None
+
+    def begin(self) -> None:
+        """Prepare for a pass: calls are numbered from one again."""
+        self.calls.clear()
+        self.stack.clear()
+
+    def end(self, outputs: Any) -> None:
+        """Leave out the activation that made the outputs of the pass."""
+        if self.latest is not None and self.latest[1] is outputs:
+            self.noted.pop(self.latest[0], None)
+        self.latest = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
@@ -170,14 +180,19 @@ def _axis(flat: Tensor) -> int:
 
 
 @contextmanager
-def _placed(model: nn.Module, seen: _Seen) -> Iterator[None]:
-    """Keep the name of the running module on the observer's stack."""
+def placed(model: nn.Module, stack: list[str]) -> Iterator[None]:
+    """Keep, inside, the names of the running modules on a stack, the innermost last.
+
+    Args:
+        model: Its modules have the names.
+        stack: Empty at first.
+    """
     handles = []
     for name, module in model.named_modules():
-        enter = _Enter(seen.stack, name or type(module).__name__)
+        enter = _Enter(stack, name or type(module).__name__)
         handles += [
             module.register_forward_pre_hook(enter),
-            module.register_forward_hook(_Leave(seen.stack)),
+            module.register_forward_hook(_Leave(stack)),
         ]
     try:
         yield
@@ -203,7 +218,7 @@ class _Leave:
         self.stack.pop()
 
 
-def _joined(noted: Mapping[tuple[str, int], _Noted]) -> Iterator[Activation]:
+def joined(noted: Mapping[tuple[str, int], Any]) -> Iterator[Activation]:
     """Join the steps of a recurrent net, whose units are the same in every step."""
     places: dict[str, list[_Noted]] = {}
     for (place, _), call in noted.items():

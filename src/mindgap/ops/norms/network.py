@@ -133,15 +133,24 @@ def spectral_norms(subject: Subject, convention: str, *, change: bool = False) -
 
     Args:
         subject: The model.
-        convention: ``"operator"`` or ``"kernel"``.
+        convention: ``"operator"``, ``"kernel"``, or ``"image"`` for convolutions that are taken as
+            circular ones of the size of the subject's images.
         change: Whether the initial weights are subtracted.
     """
 
     def make() -> list[Singular]:
         layers = changes_of(subject) if change else network_of(subject).layers
+        if convention == "image":
+            sizes = _image_size(subject)
+            return [layer.circular_norm(sizes) for layer in layers]
         return [layer.norm(convention) for layer in layers]
 
     return subject.cached(("norms: spectral", convention, change), make)
+
+
+def _image_size(subject: Subject) -> tuple[int, ...]:
+    first = values(subject.train.take(torch.arange(1)).inputs)[0]
+    return tuple(first.shape[2:])
 
 
 def converged(norms: list[Singular]) -> bool:

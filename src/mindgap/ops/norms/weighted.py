@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mindgap.core import Undefined
 from mindgap.ops.norms.singular import MARGIN, WHOLE, Singular, convolution_bound, of_map, of_matrix
 
 Kind = Literal["dense", "convolution", "transposed convolution"]
@@ -62,6 +63,23 @@ class WeightedLayer:
         if self.kind == "dense" or convention == "kernel":
             return of_matrix(self.matrix)
         return of_map(self, self.shape)
+
+    def circular_norm(self, sizes: tuple[int, ...]) -> Singular:
+        """Compute the norm of the circular convolution of stride 1 with this kernel.
+
+        It is what the literature takes for the norm, at the size of the image for every layer.
+        Stride, padding, dilation and groups do not count.
+
+        Args:
+            sizes: The places of an image along each dimension.
+        """
+        if self.kind == "dense":
+            return of_matrix(self.weight)
+        if len(sizes) != self.weight.ndim - 2:
+            raise Undefined(f"needs images for its convolutions, got inputs of {len(sizes)} axes")
+        places = list(range(2, self.weight.ndim))
+        spectrum = torch.fft.fftn(self.weight, s=sizes, dim=places).flatten(2).permute(2, 0, 1)
+        return Singular(value=float(torch.linalg.matrix_norm(spectrum, 2).max()), residual=0.0)
 
     def upper(self) -> float:
         """Bound the norm of the whole map from above."""

@@ -121,7 +121,7 @@ class BatchSizeGap(Study):
 
     def tiny(self) -> Self:
         """Use two sizes, two seeds and few epochs."""
-        return self.replace(seeds=2, epochs=8, largest=32)
+        return self.replace(seeds=2, epochs=3, largest=32)
 
 
 def _row(trial: Trial, record: Record) -> tuple[object, ...]:

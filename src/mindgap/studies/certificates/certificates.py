@@ -184,7 +184,7 @@ class Certificates(Study):
     def tiny(self) -> Self:
         """Use few images and one epoch."""
         return self.replace(
-            size=600, test_size=100, prior_epochs=1, learned_epochs=1, initial_epochs=1
+            size=200, test_size=100, prior_epochs=1, learned_epochs=1, initial_epochs=1
         )
 
 

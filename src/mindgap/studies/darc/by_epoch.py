@@ -22,8 +22,8 @@ from mindgap.core import (
 )
 from mindgap.data.cifar import cifar10
 from mindgap.nets.resnet import ResNet20
-from mindgap.remedies.logit_penalty import LogitPenalty
-from mindgap.remedies.random_flips import RandomFlips
+from mindgap.remedies.augmentation.random_flips import RandomFlips
+from mindgap.remedies.penalties.logit_penalty import LogitPenalty
 from mindgap.studies.darc.problems import ratio
 from mindgap.studies.perturbed.arms import parts_of, trained
 

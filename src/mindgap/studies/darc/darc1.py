@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from mindgap.core import Record, Remedy, Study, Table, Trial, holm, option, paired
-from mindgap.remedies.label_smoothing import LabelSmoothing
-from mindgap.remedies.logit_penalty import LogitPenalty
-from mindgap.remedies.weight_decay import WeightDecay
+from mindgap.remedies.penalties.label_smoothing import LabelSmoothing
+from mindgap.remedies.penalties.logit_penalty import LogitPenalty
+from mindgap.remedies.penalties.weight_decay import WeightDecay
 from mindgap.studies.darc.problems import PROBLEMS, error, ratio, recipe_of
 from mindgap.training.ensemble import ensemble
 

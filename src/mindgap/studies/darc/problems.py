@@ -13,7 +13,7 @@ from mindgap.data.cifar import cifar10
 from mindgap.data.dataset import DataSet
 from mindgap.data.mnist import mnist
 from mindgap.nets.mlp import MLP
-from mindgap.remedies.random_shifts import RandomShifts
+from mindgap.remedies.augmentation.random_shifts import RandomShifts
 from mindgap.studies.perturbed.arms import Parts, parts_of
 
 CHUNK = 2_000  # images per forward pass in evaluation

@@ -10,7 +10,7 @@ from mindgap.core import Line, Record, Series, Study, Table, Trial, holm, option
 from mindgap.measures.basic.gate_flips import GateFlips
 from mindgap.nets.lenet import LeNet5
 from mindgap.ops.models.phases import gates_of
-from mindgap.remedies.two_phase import TwoPhase
+from mindgap.remedies.schedules.two_phase import TwoPhase
 from mindgap.studies.darc.problems import PROBLEMS, error, ratio, recipe_of
 from mindgap.studies.perturbed.arms import Parts
 from mindgap.training.fit import fit

@@ -118,8 +118,8 @@ class PlantedProblems(Study):
         )
 
     def tiny(self) -> Self:
-        """Plant two problems once."""
-        return self.replace(seeds=1, only="not-finite; missing-class", weak=False)
+        """Plant once, in every kind of inputs, the problem after which nothing else is looked for."""
+        return self.replace(seeds=1, only="not-finite", weak=False)
 
 
 def _diagnosis(name: str) -> type[Diagnosis]:

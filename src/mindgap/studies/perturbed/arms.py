@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from mindgap.core import Recipe, Remedy
 from mindgap.data.dataset import DataSet
 from mindgap.data.splits import stratified_split
-from mindgap.remedies.perturbed import Perturbed
-from mindgap.remedies.sam import SAM
+from mindgap.remedies.perturbation.perturbed import Perturbed
+from mindgap.remedies.perturbation.sam import SAM
 from mindgap.training.fit import Loop
 
 GAMMAS, RATES, RADII = (0.3, 1.0, 3.0), (0.1, 0.3, 0.5), (0.02, 0.05, 0.1)  # candidate settings

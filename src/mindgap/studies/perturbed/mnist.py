@@ -10,7 +10,7 @@ from torch import nn
 from mindgap.core import Recipe, Record, Study, Table, Trial, option
 from mindgap.data.mnist import mnist
 from mindgap.nets.lenet import LeNet5
-from mindgap.remedies.dropout import Dropout
+from mindgap.remedies.perturbation.dropout import Dropout
 from mindgap.studies.perturbed.arms import PUBLISHED, Arm, candidates, parts_of, trained
 from mindgap.studies.perturbed.table import perturbed_table
 

@@ -1,1 +1,1 @@
-"""Studies of stability: what training on one sample less changes."""
+"""Studies of stability: one sample less, initial weights, batch statistics, training itself."""

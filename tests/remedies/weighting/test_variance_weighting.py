@@ -16,9 +16,9 @@ from mindgap.core.subject import Subject
 from mindgap.jobs.head.choose import retrain_head
 from mindgap.ops.convex.heads import solve_heads
 from mindgap.ops.variance.local import local_variance
-from mindgap.remedies.dropout import Dropout
-from mindgap.remedies.early_stopping import EarlyStopping
-from mindgap.remedies.variance_weighting import VarianceWeighting
+from mindgap.remedies.perturbation.dropout import Dropout
+from mindgap.remedies.schedules.early_stopping import EarlyStopping
+from mindgap.remedies.weighting.variance_weighting import VarianceWeighting
 from mindgap.training.fit import fit
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from mindgap import fit
 from mindgap.measures import RobustAccuracy
 from mindgap.remedies import AdversarialTraining
-from mindgap.remedies.adversarial_training import adversarial_gradient
+from mindgap.remedies.perturbation.adversarial_training import adversarial_gradient
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 
 

@@ -1,0 +1,177 @@
+"""Certified upper bounds of Lipschitz constants next to the slopes that a search finds.
+
+LeNet-5 with average pooling and an MLP 784-256-256-10 are trained on MNIST. "Ratio" is the certified
+upper bound over the found lower bound; CPU seconds are those of the upper bound alone, reading the
+network included, on one thread. "Below brute force" counts random small ReLU nets whose bound is
+below the largest slope at sampled points; it must be zero.
+
+    python benchmarks/lipschitz.py --json lipschitz.json
+
+The optima of the semidefinite program come from cvxpy in an environment of its own, and need neither
+torch nor mindgap:
+
+    pip install cvxpy==1.9.3 && python benchmarks/lipschitz.py --sdp
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from itertools import pairwise
+from typing import Any
+
+SLOPES = ((0.0, 1.0), (0.1, 1.0), (-0.1, 1.1))
+
+
+def semidefinite(seed: int) -> dict[str, Any]:
+    """LipSDP-Neuron on a random net, solved by Clarabel."""
+    import cvxpy as cp
+    import numpy as np
+
+    random = np.random.default_rng(seed)
+    widths = [int(random.integers(3, 7)) for _ in range(3 + seed % 2)] + [
+        int(random.integers(1, 5))
+    ]
+    weights = [random.standard_normal((b, a)) / np.sqrt(a) * 1.5 for a, b in pairwise(widths)]
+    low, high = SLOPES[seed % 3]
+    sizes = widths[:-1]
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+
+    def part(place: int) -> Any:
+        rows = np.zeros((sizes[place], ends[-1]))
+        rows[:, ends[place] : ends[place + 1]] = np.eye(sizes[place])
+        return rows
+
+    rho = cp.Variable(nonneg=True)
+    last = weights[-1] @ part(len(sizes) - 1)
+    matrix = rho * (part(0).T @ part(0)) - last.T @ last
+    for place in range(1, len(sizes)):
+        before, after = weights[place - 1] @ part(place - 1), part(place)
+        weight = cp.diag(cp.Variable(sizes[place], nonneg=True))
+        crossed = before.T @ weight @ after
+        matrix = matrix - (low + high) * (crossed + crossed.T)
+        matrix = matrix + 2 * low * high * before.T @ weight @ before + 2 * after.T @ weight @ after
+    problem = cp.Problem(cp.Minimize(rho), [(matrix + matrix.T) / 2 >> 0])
+    problem.solve(solver=cp.CLARABEL)
+    return {"seed": seed, "widths": widths, "optimum": float(rho.value) ** 0.5}
+
+
+def trained(model: Any, x: Any, y: Any) -> Any:
+    import torch
+
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    order = torch.Generator().manual_seed(0)
+    for _ in range(4):
+        for rows in torch.randperm(len(x), generator=order).split(64):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+            optimizer.step()
+    return model.eval()
+
+
+def compared(name: str, model: Any, x: Any, wanted: float, steps: int) -> dict[str, Any]:
+    import timing
+
+    from mindgap.ops.lipschitz.levels import read_levels
+    from mindgap.ops.lipschitz.lower import lipschitz_lower
+    from mindgap.ops.lipschitz.tight import tight_upper
+    from mindgap.ops.norms.composed import lipschitz_upper
+
+    lower, searching, _ = timing.timed(lambda: lipschitz_lower(model, x[:1000]))
+    upper, cpu, _ = timing.timed(lambda: tight_upper(read_levels(model, x[0]), steps=steps))
+    product = lipschitz_upper(model, x[:1]).upper
+    row = {
+        "name": name,
+        "ratio": upper.upper / lower.lower,
+        "wanted_ratio": wanted,
+        "product_ratio": product / lower.lower,
+        "closed_form_ratio": upper.start / lower.lower,
+        "lower": lower.lower,
+        "lower_at_data": lower.data,
+        "upper": upper.upper,
+        "steps": steps,
+        "cpu_seconds": cpu,
+        "lower_cpu_seconds": searching,
+    }
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def brute_force(cases: int) -> dict[str, Any]:
+    """Random ReLU nets with two to four layers of one to four units; 200 points each."""
+    import torch
+
+    from mindgap.ops.lipschitz.affine import Affine
+    from mindgap.ops.lipschitz.levels import Level, Levels
+    from mindgap.ops.lipschitz.tight import tight_upper
+
+    random = torch.Generator().manual_seed(0)
+    below, ratios = 0, list[float]()
+    for _ in range(cases):
+        depth = int(torch.randint(2, 5, (1,), generator=random))
+        widths = torch.randint(1, 5, (depth + 1,), generator=random).tolist()
+        weights = [
+            torch.randn(b, a, generator=random, dtype=torch.double) for a, b in pairwise(widths)
+        ]
+        maps = [Affine(lambda rows, w=w: rows @ w.T, w.shape[1]) for w in weights]
+        levels = [
+            Level(one, (), torch.zeros(len(one.bias)).double(), torch.ones(len(one.bias)).double(),
+                  torch.arange(len(one.bias)))
+            for one in maps[:-1]
+        ]  # fmt: skip
+        upper = tight_upper(Levels(tuple(levels), maps[-1]), steps=4).upper
+        points = torch.randn(200, widths[0], generator=random, dtype=torch.double)
+        jacobian, units = weights[0].expand(200, -1, -1), points @ weights[0].T
+        for weight in weights[1:]:
+            on = (units > 0).double()
+            jacobian, units = weight @ (on[:, :, None] * jacobian), (units * on) @ weight.T
+        largest = float(torch.linalg.matrix_norm(jacobian, 2).max())
+        below += upper < largest
+        ratios.append(upper / max(largest, 1e-300))
+    row = {"name": "random nets below brute force", "cases": cases, "below": below,
+           "smallest_ratio": min(ratios)}  # fmt: skip
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def measure(path: str | None, cases: int) -> None:
+    import timing
+    import torch
+    from torch import nn
+
+    from mindgap import data
+    from mindgap.nets import LeNet5
+
+    found = data.load("mnist")
+    x, y = found.train[0][:6000].float(), found.train[1][:6000].long()
+    with timing.alone():
+        rows = [brute_force(cases)]
+        torch.manual_seed(0)
+        dense = nn.Sequential(
+            nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)
+        )  # fmt: skip
+        rows.append(compared("MLP 784-256-256-10", trained(dense, x, y), x, 1.02, 60))
+        torch.manual_seed(0)
+        lenet = trained(LeNet5(pool="average"), x, y)
+        rows.append(compared("LeNet-5, average pooling", lenet, x, 1.35, 45))
+    if path:
+        timing.write(path, rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--json", metavar="PATH", help="write the figures here")
+    parser.add_argument("--cases", type=int, default=10_000, help="random nets (10000)")
+    parser.add_argument("--sdp", action="store_true", help="print the semidefinite optima instead")
+    arguments = parser.parse_args()
+    if arguments.sdp:
+        for seed in range(20):
+            print(json.dumps(semidefinite(seed)), flush=True)
+    else:
+        measure(arguments.json, arguments.cases)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Bound how fast outputs can change, and certify predictions of your own model.
+
+  mindgap lipschitz my_model.py:make_subject --report lipschitz.html
+  mindgap lipschitz my_model.py:make_subject --radius 0.1 --radius 0.5 --steps 120 --json
+
+The upper bound is proved for all inputs. The lower bound is a slope that the model has at a place
+that is found. Radii are Euclidean, in the units of the inputs.
+"""
+
+import argparse
+from pathlib import Path
+
+from mindgap.cli.commands.examine import EXAMPLE
+from mindgap.cli.output import check_page, note, write, write_json
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("target", metavar="FILE.py:FUNCTION", help=EXAMPLE)
+    parser.add_argument(
+        "--radius",
+        action="append",
+        type=float,
+        metavar="X",
+        help="Euclidean radius of the curve; may be repeated (0 to the largest certified)",
+    )
+    parser.add_argument(
+        "--samples", type=int, metavar="N", default=1000, help="samples to certify at most (1000)"
+    )
+    parser.add_argument(
+        "--steps", type=int, metavar="N", default=60, help="steps that improve the bound (60)"
+    )
+    parser.add_argument(
+        "--ascent", type=int, metavar="N", default=150, help="steps towards steep places (150)"
+    )
+    parser.add_argument(
+        "--starts", type=int, metavar="N", default=16, help="samples the ascent starts from (16)"
+    )
+    parser.add_argument(
+        "--inside", action="store_true", help="let the ascent stay in the range of the data"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", default=0, help="seed of all draws (0)")
+    parser.add_argument(
+        "--report",
+        "--html",
+        "-o",
+        metavar="PATH",
+        help="write the result here: .html, .json or .csv (one line per sample)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--quiet", "-q", action="store_true", help="show no progress bar")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, bound, show."""
+    from mindgap.cli.target import load_subject
+    from mindgap.jobs.lipschitz.job import lipschitz
+
+    check_page(arguments.report, (".html", ".htm", ".json", ".csv"))
+    found = lipschitz(
+        load_subject(arguments.target),
+        radii=arguments.radius,
+        samples=arguments.samples,
+        steps=arguments.steps,
+        ascent=arguments.ascent,
+        starts=arguments.starts,
+        inside=arguments.inside,
+        seed=arguments.seed,
+        progress=not (arguments.quiet or arguments.json),
+    )
+    if arguments.json:
+        write_json(found.to_dict())
+    else:
+        write(found.text())
+    if arguments.report:
+        found.save(arguments.report)
+        note(f"The result is at {Path(arguments.report).resolve()}")
+    return 0

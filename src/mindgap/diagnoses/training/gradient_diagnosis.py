@@ -1,0 +1,131 @@
+"""What diagnoses of the gradient along depth share: the trace, the words, and deep plants."""
+
+import abc
+import itertools
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from torch import nn
+
+from mindgap.core import Advice, Chart, Diagnosis, Evidence, Finding, Line, Recipe, Series, Subject
+from mindgap.core.diagnosis import Severity
+from mindgap.ops.signal.depth import Profile, State
+from mindgap.ops.signal.trace import Trace, gradient_trace
+from mindgap.training.fit import fit
+from mindgap.training.rival import attainable
+
+WIDTH = 32  # of the plants
+RELU = "torch.nn.init.kaiming_normal_(module.weight, nonlinearity='relu')"
+CODE = f"""for module in model.modules():
+    if isinstance(module, (torch.nn.Linear, torch.nn.Conv2d)):
+        {RELU}  # xavier_normal_ for tanh
+        if module.bias is not None:
+            torch.nn.init.zeros_(module.bias)"""
+WATCH = """with mindgap.Monitor(model, log="run.jsonl") as monitor:
+    ...  # in the loop, after optimizer.step(): monitor.step(loss)"""
+
+
+class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
+    """A diagnosis of how the gradient changes on its way from the output to the input."""
+
+    state: ClassVar[State]
+
+    def judged(self, subject: Subject) -> tuple[Trace, str, Profile, str] | None:
+        """Return the trace, the layer to blame, the profile that shows it, and along what it is.
+
+        Args:
+            subject: What is examined.
+        """
+        trace = gradient_trace(subject)
+        # A gradient of exactly zero is that of dead units, which have a diagnosis of their own.
+        if trace is None or 0.0 in trace.layers.values():
+            return None
+        names, profile = list(trace.layers), trace.profile
+        start = profile.start(self.state)
+        if start is not None:
+            culprit = profile.culprit(self.state)
+            return trace, names[start if culprit is None else culprit], profile, "layer"
+        for name, norms in trace.times.items():
+            through = Profile(norms)
+            if through.start(self.state) is not None:
+                return trace, name, through, "step of the sequence"
+        return None
+
+    def told(
+        self,
+        subject: Subject,
+        sentence: str,
+        evidence: Mapping[str, float],
+        trace: Trace,
+        advice: tuple[Advice, ...],
+    ) -> Finding:
+        """Make the finding, severe only where others fit the data better."""
+        return self.finding(
+            sentence,
+            _severity(subject),
+            evidence=tuple(Evidence(name=name, value=value) for name, value in evidence.items()),
+            advice=(*advice, Advice(text="Watch the next training layer by layer.", code=WATCH)),
+            charts=(_chart(trace),),
+        )
+
+
+def _severity(subject: Subject) -> Severity:
+    if subject.test is None:
+        return "suspect"
+    return "wrong" if attainable(subject).under else "note"
+
+
+def _chart(trace: Trace) -> Chart:
+    names = list(trace.layers)
+    return Line(
+        title="The gradient on its way back, from the output (right) to the input (left)",
+        x_label="layer",
+        y_label="norm of the gradient by the layer's outputs",
+        x_scale="category",
+        y_scale="log",
+        series=[Series(name="gradient", x=names, y=[trace.layers[name] or None for name in names])],
+    )
+
+
+def deep_subject(
+    recipe: Recipe, depth: int, activation: Callable[[], nn.Module], gain: float, seed: int
+) -> Subject:
+    """Train a deep perceptron whose weights are too small or too large, and keep no initial ones.
+
+    With them, a bad initialization would be the finding, since it is the cause.
+
+    Args:
+        recipe: With tuples of tensors as data.
+        depth: The number of hidden layers.
+        activation: Makes an activation.
+        gain: The factor by which a layer's weights enlarge inputs of unit variance.
+        seed: Seed of the training.
+
+    >>> import torch
+    >>> data = (torch.zeros(9, 2, 3), torch.tensor([0, 1, 2] * 3))
+    >>> recipe = Recipe(model=nn.Identity, train=data, epochs=1)
+    >>> len(deep_subject(recipe, 5, nn.ReLU, 1.0, seed=0).model)
+    12
+    """
+    inputs, targets = recipe.train
+    task = Subject(nn.Identity(), recipe.loss, recipe.train, task=recipe.task).task
+    outputs = int(targets.max()) + 1 if task == "classification" else targets[0].numel()
+
+    def model() -> nn.Module:
+        sizes = (inputs[0].numel(), *[WIDTH] * depth, outputs)
+        parts: list[nn.Module] = [nn.Flatten()]
+        for before, after in itertools.pairwise(sizes):
+            layer = nn.Linear(before, after)
+            nn.init.normal_(layer.weight, 0, gain / before**0.5)
+            parts += [layer, activation()]
+        return nn.Sequential(*parts[:-1])
+
+    trained = fit(recipe.replace(model=model), seed=seed).subject()
+    return Subject(
+        trained.model,
+        trained.loss,
+        trained.train,
+        trained.test,
+        task=trained.task,
+        history=trained.history,
+    )

@@ -1,0 +1,100 @@
+"""lipschitz: the constant from below and above, and radii within which no prediction changes."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mindgap.core import InputError, Progress, Subject, Which, generator, integer, number, validated
+from mindgap.jobs.lipschitz.answer import Lipschitz, told
+from mindgap.ops.attacks.scene import attackable
+from mindgap.ops.lipschitz.local import certified_radii
+from mindgap.ops.lipschitz.lower import lipschitz_lower
+from mindgap.ops.lipschitz.upper import upper_of
+from mindgap.ops.norms.layer_norms import layer_norms
+from mindgap.training.fitted import Fitted
+
+POINTS = 40  # radii of the curve, unless they are given
+
+
+@validated
+def lipschitz(
+    subject: Subject | Fitted,
+    *,
+    radii: Sequence[float] | None = None,
+    samples: int = 1000,
+    steps: int = 60,
+    ascent: int = 150,
+    starts: int = 16,
+    inside: bool = False,
+    seed: int = 0,
+    progress: bool = False,
+) -> Lipschitz:
+    """Bound how fast a model's outputs can change, and certify its predictions.
+
+    The upper bound is proved for all inputs; the lower bound is a slope that the model has at a
+    place that is found. The certified accuracy counts right predictions that no change up to a
+    Euclidean radius can break.
+
+    Args:
+        subject: A model with its loss and data, or what ``fit`` returned. Its test data are
+            certified, or the training data if there are none.
+        radii: Euclidean radii of the curve; by default from zero to the largest that is certified.
+        samples: How many samples to certify, and to start the ascent from, at most.
+        steps: Steps that improve the upper bound.
+        ascent: Steps of the search for the steepest place.
+        starts: How many of the steepest samples it starts from.
+        inside: Whether it must stay in the range of the training inputs. The upper bound is for all
+            inputs in any case.
+        seed: Seed of the choice of samples.
+        progress: Whether to show a progress bar.
+
+    >>> model = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = model.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    >>> found = lipschitz(Subject(model, "mse", (torch.eye(2), torch.eye(2))))
+    >>> round(found.lower, 6), round(found.upper, 6), found.method
+    (4.0, 4.0, 'tight')
+    """
+    subject = subject.subject() if isinstance(subject, Fitted) else subject
+    for name, value in (("samples", samples), ("starts", starts)):
+        integer(name, value)
+    for name, value in (("steps", steps), ("ascent", ascent), ("seed", seed)):
+        integer(name, value, 0)
+    wanted = None if radii is None else _radii(radii)
+    which: Which = "train" if subject.test is None else "test"
+    with Progress(3, unit="stage", title="lipschitz", shown=progress) as bar:
+        training = attackable(subject, "train", _places(len(subject.train), samples, seed))
+        upper = upper_of(subject, steps)
+        bar.advance()
+        box = (training.amin(0), training.amax(0)) if inside else None
+        lower = lipschitz_lower(subject.model, training, steps=ascent, starts=starts, box=box)
+        bar.advance()
+        layers = layer_norms(subject.model, training[:1])
+        places = _places(len(subject.split(which)), samples, seed)
+        certified = None
+        if subject.task == "classification":
+            certified = certified_radii(
+                subject.outputs(which).cpu()[places],
+                subject.targets(which).cpu()[places],
+                pairs=upper.pairs(),
+                constant=upper.upper,
+            )
+        bar.advance()
+    return told(subject, which, places, upper, lower, layers, certified, wanted or _grid(certified))
+
+
+def _places(count: int, most: int, seed: int) -> Tensor:
+    if count <= most:
+        return torch.arange(count)
+    return torch.randperm(count, generator=generator(seed))[:most].sort().values
+
+
+def _radii(radii: Sequence[float]) -> tuple[float, ...]:
+    if not len(radii):
+        raise InputError("radii must hold at least one radius, got none. Leave it out.")
+    return tuple(sorted({number("radii", radius) for radius in radii}))
+
+
+def _grid(certified: Tensor | None) -> tuple[float, ...]:
+    largest = 0.0 if certified is None or not len(certified) else float(certified.max())
+    return tuple(largest * k / POINTS for k in range(POINTS + 1)) if largest > 0 else (0.0,)

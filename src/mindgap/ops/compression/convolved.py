@@ -1,0 +1,179 @@
+"""Cushions of a chain with convolutions and pooling, each layer as a linear map at its real input.
+
+The paper divides the norm of a kernel by that of the places it slides over. Here a convolution is
+the matrix that it stands for, so that the definitions for dense layers hold as they are.
+"""
+
+import dataclasses
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from mindgap.core import Undefined, generator
+from mindgap.ops.compression.cushions import Cushions, ratio
+from mindgap.ops.paths.chain import Chain, Rectifier, Step, Weights
+
+EXACT = 128  # outputs of a layer up to which every row of its Jacobians is computed
+PROBES = 64  # random rows of larger ones: the norms are right to about 1/√128, or 9 %
+ROWS = 2**22  # numbers that one pass holds at once
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layer:
+    """A layer with weights, and the activation and pooling behind it."""
+
+    weights: Weights
+    behind: tuple[Step, ...]
+
+    def activate(self, units: Tensor) -> Tensor:
+        """Apply what lies between this layer and the next."""
+        for step in self.behind:
+            units = units * step.gate(units) if isinstance(step, Rectifier) else step(units)
+        return units
+
+    def frobenius(self, shape: tuple[int, ...]) -> float:
+        """Compute the norm of the map: squared weights applied to ones give its squared rows."""
+        squares = dataclasses.replace(self.weights, weight=self.weights.weight.square(), bias=None)
+        return math.sqrt(float(squares(torch.ones(1, *shape, dtype=torch.double)).sum()))
+
+
+def convolved_cushions(chain: Chain, inputs: Tensor, seed: int = 0) -> Cushions:
+    """Measure the cushions of a chain of layers with convolutions, for every sample.
+
+    Jacobians are never formed: their rows come from vector-Jacobian products. A layer of more than
+    128 outputs gets 64 random ones, whose mean square is that of all rows in expectation; the
+    standard error of these cushions is returned as ``error``. Pooling counts as a part of the
+    activation, so that the contraction tells what it drops.
+
+    Args:
+        chain: The network.
+        inputs: Samples, in the shape of the network's input.
+        seed: Seed of the random rows.
+
+    >>> from mindgap.ops.paths.chain import read_chain
+    >>> net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 1, bias=False), torch.nn.Flatten())
+    >>> found = convolved_cushions(read_chain(net, (1, 2, 2)), torch.ones(1, 1, 2, 2))
+    >>> round(float(found.layer[0, 0]), 4), found.fans  # a map of norm 2‖w‖ on ones
+    (0.5, (4,))
+    """
+    layers, random = _layers(chain), generator(seed)
+    parts = [
+        _chunk(layers, rows, random) for rows in chain.shaped(inputs).split(_samples(layers, chain))
+    ]
+    first = parts[0]
+    return Cushions(
+        torch.cat([part.layer for part in parts], 1),
+        {pair: torch.cat([part.interlayer[pair] for part in parts]) for pair in first.interlayer},
+        torch.cat([part.contraction for part in parts], 1),
+        first.widths,
+        first.fans,
+        max(part.error for part in parts),
+    )
+
+
+def convolved_work(chain: Chain) -> int:
+    """Count the multiplications that the Jacobians of one sample take."""
+    layers = _layers(chain)
+    units, total, widths = torch.zeros(1, *chain.shape, dtype=torch.double), 0, list[int]()
+    for place, layer in enumerate(layers):
+        left = layer.weights(units)
+        # Every weight of a convolution is used at all places of its output.
+        uses = layer.weights.weight.numel() * left[0, 0].numel()
+        total += uses if place else 0
+        widths.append(left.numel())
+        units = layer.activate(left)
+    return 2 * total * sum(map(_rows, widths[1:]))
+
+
+def _layers(chain: Chain) -> list[_Layer]:
+    found = list[_Layer]()
+    for step in chain.steps:
+        if isinstance(step, Weights):
+            found.append(_Layer(step, ()))
+        elif found:
+            found[-1] = dataclasses.replace(found[-1], behind=(*found[-1].behind, step))
+        else:
+            raise Undefined("needs a network that begins with a dense layer or a convolution")
+    if found[-1].behind:
+        raise Undefined("needs a network whose outputs are those of a dense layer or a convolution")
+    return found
+
+
+def _rows(width: int) -> int:
+    return width if width <= EXACT else PROBES
+
+
+def _samples(layers: list[_Layer], chain: Chain) -> int:
+    units, largest = torch.zeros(1, *chain.shape, dtype=torch.double), 1
+    for layer in layers:
+        left = layer.weights(units)
+        largest, units = max(largest, left.numel()), layer.activate(left)
+    return max(1, ROWS // (largest * max(EXACT, PROBES)))
+
+
+def _chunk(layers: list[_Layer], inputs: Tensor, random: torch.Generator) -> Cushions:
+    entered, left = [inputs], list[Tensor]()
+    for layer in layers:
+        left.append(layer.weights(entered[-1]))
+        entered.append(layer.activate(left[-1]))
+    sizes = [part.flatten(1).norm(dim=1) for part in left]
+    given = [part.flatten(1).norm(dim=1) for part in entered[:-1]]
+    cushion = [
+        ratio(made, layer.frobenius(tuple(part.shape[1:])) * size)
+        for layer, made, part, size in zip(layers, sizes, entered[:-1], given, strict=True)
+    ]
+    between, error = dict[tuple[int, int], Tensor](), 0.0
+    for last in range(1, len(layers)):
+        for first, (norm, spread) in enumerate(_norms(layers[: last + 1], left[0], random)):
+            between[first + 1, last + 1] = ratio(sizes[last], norm * sizes[first])
+            error = max(error, spread)
+    contraction = [ratio(*pair) for pair in zip(sizes[:-1], given[1:], strict=True)]
+    hidden = torch.stack(contraction) if contraction else inputs.new_ones(0, len(inputs))
+    widths, fans = (tuple(part[0].numel() for part in side) for side in (left, entered[:-1]))
+    return Cushions(torch.stack(cushion), between, hidden, widths, fans, error)
+
+
+def _norms(
+    layers: list[_Layer], start: Tensor, random: torch.Generator
+) -> list[tuple[Tensor, float]]:
+    """Return ‖J‖ of the last layer's output by that of every layer before it, and its error.
+
+    One backward pass serves all of them: the products with a row are the gradients on its way.
+    """
+    with torch.enable_grad():
+        rows, scale = _probes(_width(layers, start.detach()), random)
+        units = [start.detach().repeat_interleave(len(rows), 0).requires_grad_()]
+        for before, layer in itertools.pairwise(layers):
+            units.append(layer.weights(before.activate(units[-1])))
+        vectors = rows.repeat(len(start), 1).view_as(units[-1])
+        slopes = torch.autograd.grad(units[-1], units[:-1], vectors)
+    found = list[tuple[Tensor, float]]()
+    for slope in slopes:
+        squares = slope.flatten(1).square().sum(1).view(len(start), -1)
+        norm = (scale * squares.sum(1)).sqrt()
+        found.append((norm, 0.0 if scale == 1 else _relative_error(squares)))
+    return found
+
+
+def _width(layers: list[_Layer], start: Tensor) -> int:
+    units = start[:1]
+    for before, layer in itertools.pairwise(layers):
+        units = layer.weights(before.activate(units))
+    return units.numel()
+
+
+def _probes(width: int, random: torch.Generator) -> tuple[Tensor, float]:
+    """Return the rows to multiply with, and what their sum of squares is multiplied by."""
+    if width <= EXACT:
+        return torch.eye(width, dtype=torch.double), 1.0
+    signs = torch.randint(2, (PROBES, width), generator=random, dtype=torch.double)
+    return 2 * signs - 1, 1 / PROBES
+
+
+def _relative_error(squares: Tensor) -> float:
+    """Half the relative standard error of the mean square, as a root has it; the largest one."""
+    mean, spread = squares.mean(1), squares.std(1) / math.sqrt(squares.shape[1])
+    known = mean > 0
+    return float((spread[known] / (2 * mean[known])).max()) if bool(known.any()) else 0.0

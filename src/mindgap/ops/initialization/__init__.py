@@ -1,0 +1,1 @@
+"""Initial weights: how variance propagates through a network, schemes, and a fixer."""

@@ -1,0 +1,1 @@
+"""Certified upper bounds and found lower bounds of Lipschitz constants, global and local."""

@@ -1,0 +1,1 @@
+"""What passes through the layers of a network: activations forward, gradients backward."""

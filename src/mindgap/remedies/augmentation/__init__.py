@@ -1,0 +1,1 @@
+"""Training on altered inputs: noise, mixtures, flips and shifts."""

@@ -1,0 +1,1 @@
+"""Terms and shrinkage that hold down weights, logits and confidence."""

@@ -1,0 +1,1 @@
+"""Gradients at perturbed weights, units or inputs."""

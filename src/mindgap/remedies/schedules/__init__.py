@@ -1,0 +1,1 @@
+"""The course of training: lengths of steps, phases, averages and the end."""

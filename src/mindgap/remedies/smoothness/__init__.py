@@ -1,0 +1,1 @@
+"""Networks whose outputs cannot change much when their inputs change little."""

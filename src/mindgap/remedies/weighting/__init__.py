@@ -1,0 +1,1 @@
+"""Weights of the training samples: which of them count, and how much."""

@@ -1,0 +1,27 @@
+"""The page of ``mindgap lipschitz``: the verdict, certified accuracy, both bounds and the layers."""
+
+from typing import Any
+
+from mindgap._version import __version__
+from mindgap.core import Line
+from mindgap.report import html
+from mindgap.report.draw import draw_all
+
+
+def lipschitz_page(found: Any) -> str:
+    """Return the page as text.
+
+    Args:
+        found: What :func:`mindgap.lipschitz` returned.
+    """
+    curve = [chart for chart in found.charts if isinstance(chart, Line)]
+    others = [chart for chart in found.charts if not isinstance(chart, Line)]
+    return html.render(
+        "lipschitz.html",
+        found=found,
+        verdict=found.verdict,
+        curve=draw_all(curve, "curve"),
+        bounds=draw_all(others[:1], "bounds"),
+        layers=draw_all(others[1:], "layers"),
+        version=__version__,
+    )

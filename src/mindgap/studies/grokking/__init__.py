@@ -1,0 +1,1 @@
+"""Grokking: networks that generalize long after they have learned their training data by heart."""

@@ -1,0 +1,162 @@
+"""The Lipschitz constant as capacity: it grows with the share of labels that are noise."""
+
+import math
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from mindgap.core import Line, Record, Series, Study, Table, Trial, generator, option
+from mindgap.core.stats.comparisons import mean_interval, spearman
+from mindgap.nets import MLP
+from mindgap.ops.lipschitz.lower import lipschitz_lower
+from mindgap.ops.lipschitz.upper import certified_upper
+
+POINTS = 201  # at which the functions of the figure are drawn
+
+
+class LipschitzLabelNoise(Study):
+    r"""Lipschitz constant of networks that interpolate more and more noise.
+
+    Formula: $L(f) \ge \max_{i \neq j} \frac{|y_i - y_j|}{|x_i - x_j|} \text{ if } f(x_i) = y_i$
+
+    Reading: A function that fits all samples is at least as steep as the steepest pair of them. Noise
+    puts opposite labels next to each other, so that the constant must grow with its share. The
+    figure shows the functions of the first seed.
+
+    Assumes: Targets ±1 of a sine's sign on [−1, 1], of which a share is flipped. An MLP 1-64-64-1
+    trained with Adam on all samples at once.
+
+    >>> len(LipschitzLabelNoise(seeds=2).trials())
+    10
+    """
+
+    method = ("E9",)
+    cites = ("bartlett2017spectrally", "zhang2017understanding")
+
+    seeds: int = option(5, help="training sets per share of noise", low=2)
+    samples: int = option(40, help="training samples", low=5)
+    epochs: int = option(1500, help="steps of training", low=1)
+    shares: tuple[float, ...] = option(
+        (0.0, 0.1, 0.2, 0.3, 0.5), help="shares of flipped labels", low=0, high=1
+    )
+
+    def trials(self) -> Sequence[Trial]:
+        """One trial per share and training set."""
+        return [
+            Trial(parameters={"share": share}, seed=seed)
+            for share in self.shares
+            for seed in range(self.seeds)
+        ]
+
+    def run(self, trial: Trial) -> Record:
+        """Train on flipped labels and bound the constant from below and above."""
+        x, y = _data(self.samples, float(trial["share"]), trial.seed)
+        model = _trained(x, y, self.epochs, trial.seed)
+        upper = certified_upper(model, x[0], steps=60)
+        grid = torch.linspace(-1, 1, POINTS)[:, None]
+        lower = lipschitz_lower(model, torch.cat([x, grid]), steps=40, box=(-1.0, 1.0))
+        with torch.no_grad():
+            drawn = model(grid)[:, 0]
+            wrong = float((model(x) * y < 0).double().mean())
+        gaps = (x - x.T).abs() + torch.eye(len(x)) * 1e9
+        return {
+            "upper": upper.upper,
+            "product": upper.product,
+            "lower": lower.lower,
+            "steepest_pair": float(((y - y.T).abs() / gaps).max()),
+            "train_error": wrong,
+            "function": [round(float(value), 4) for value in drawn],
+        }
+
+    def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
+        """One row per share, with means over seeds, and the rank correlation with the share."""
+        rows, charts = list[tuple[object, ...]](), list[Series]()
+        keys = ("steepest_pair", "lower", "upper", "product", "train_error")
+        for share in self.shares:
+            own = [record for trial, record in records if trial["share"] == share]
+            if own:
+                rows.append((share, *(_told([record[key] for record in own]) for key in keys)))
+                charts.append(_drawn(share, own[0]))
+        shares = [float(trial["share"]) for trial, _ in records]
+        ranks = [
+            f"{key}: {spearman(shares, [record[key] for _, record in records]):.2f}"
+            for key in ("lower", "upper", "product")
+        ]
+        return Table(
+            title="The Lipschitz constant over the share of flipped labels",
+            columns=(
+                "share",
+                "steepest pair",
+                "found slope",
+                "certified",
+                "product",
+                "training error",
+            ),
+            rows=tuple(rows),
+            notes=(f"Rank correlation with the share: {', '.join(ranks)}.",),
+            charts=(_curve(self.shares, records), _functions(charts)),
+        )
+
+    def tiny(self) -> Self:
+        """Use two seeds, two shares and hardly any training."""
+        return self.replace(seeds=2, samples=8, epochs=5, shares=(0.0, 0.5))
+
+
+def _data(samples: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    random = generator(seed)
+    x = 2 * torch.rand(samples, 1, generator=random) - 1
+    y = torch.where((2 * math.pi * x).sin() > 0, 1.0, -1.0)
+    flipped = torch.randperm(samples, generator=random)[: round(share * samples)]
+    y[flipped] *= -1
+    return x, y
+
+
+def _trained(x: Tensor, y: Tensor, epochs: int, seed: int) -> MLP:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = MLP(widths=(1, 64, 64, 1), activation="relu")
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def _told(values: Sequence[float]) -> str:
+    return f"{math.fsum(values) / len(values):.4g} {mean_interval(values)}"
+
+
+def _drawn(share: float, record: Record) -> Series:
+    grid = torch.linspace(-1, 1, POINTS).tolist()
+    return Series(name=f"{share:.0%} noise", x=grid, y=record["function"], mode="lines")
+
+
+def _functions(series: Sequence[Series]) -> Line:
+    return Line(
+        title="The functions of the first seed", x_label="input", y_label="output", series=series
+    )
+
+
+def _curve(shares: Sequence[float], records: Sequence[tuple[Trial, Record]]) -> Line:
+    series = list[Series]()
+    for key, name in (
+        ("product", "product of layer norms"),
+        ("upper", "certified bound"),
+        ("lower", "largest slope found"),
+    ):
+        means = []
+        for share in shares:
+            own = [record[key] for trial, record in records if trial["share"] == share]
+            means.append(math.fsum(own) / len(own) if own else None)
+        series.append(Series(name=name, x=list(shares), y=means))
+    return Line(
+        title="Lipschitz constant over label noise",
+        x_label="share of flipped labels",
+        y_label="constant",
+        y_scale="log",
+        series=series,
+    )

@@ -1,0 +1,265 @@
+"""What the monitor says of healthy networks, and of networks with a planted fault."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mindgap.core import (
+    InputError,
+    Recipe,
+    Record,
+    Study,
+    Table,
+    Trial,
+    option,
+    proportion_interval,
+)
+from mindgap.core.chart.numbers import round_up
+from mindgap.nets import MLP
+from mindgap.ops.signal.depth import BLOWN, LOST, Profile
+from mindgap.ops.signal.trace import gradient_trace
+from mindgap.studies.diagnoses.healthy import HEALTHY, teacher_table
+from mindgap.training.fit import fit
+from mindgap.training.monitor.judge import MOST_DEAD, SPIKE, judge, jumps, readings, signals
+from mindgap.training.monitor.monitor import Monitor
+
+PLANTS = ("vanishing", "vanishing with depth", "exploding", "exploding with depth", "dead units")
+WIDTH, DEPTH = 32, 8
+SMALL, LARGE, DEEP = 1e-6, 1e6, 20
+
+
+class MonitorVerdicts(Study):
+    r"""What the training monitor says of healthy networks and of planted faults.
+
+    Formula: $P(\text{verdict} \ne \text{healthy} \mid \text{healthy}), \qquad P(\text{layer named}
+    \mid \text{planted})$
+
+    Reading: Healthy networks of several kinds are trained well, so every verdict but "healthy" is a
+    false alarm. The extremes of their readings are what the limits were set by. A planted fault
+    counts as named if kind and layer are right. Faults with depth have no single layer: there the
+    layer must be the one at which the gradient passes the limit at the first reading, or next to it.
+
+    Assumes: Limits were set on seeds below 1000.
+
+    >>> {trial["what"] for trial in MonitorVerdicts(seeds=1).trials()} >= set(PLANTS)
+    True
+    """
+
+    method = ("S1",)
+    cites = ("pascanu2013difficulty", "lu2020dying")
+
+    seeds: int = option(10, help="networks per source, and per planted fault", low=1)
+    first: int = option(1000, help="first seed; limits were set on seeds below 1000", low=0)
+    sources: str = option(
+        "all", help="healthy sources, separated by a semicolon and a space, or all"
+    )
+
+    epochs: int = option(100, help="epochs of every training at most", low=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wrong = [name for name in self._sources() if name not in HEALTHY]
+        if wrong:
+            raise InputError(
+                f"sources must be names of {', '.join(HEALTHY)}, got {wrong[0]!r}. Write all."
+            )
+
+    def _sources(self) -> list[str]:
+        return list(HEALTHY) if self.sources == "all" else self.sources.split("; ")
+
+    def trials(self) -> Sequence[Trial]:
+        """Healthy networks of every source, and every fault."""
+        return [
+            Trial(parameters={"what": what}, seed=self.first + k)
+            for what in (*self._sources(), *PLANTS)
+            for k in range(self.seeds)
+        ]
+
+    def run(self, trial: Trial) -> Record:
+        """Train with a monitor, and note what it says."""
+        if trial["what"] in PLANTS:
+            return _planted(trial["what"], trial.seed, min(2, self.epochs))
+        monitor = Monitor(every=20)
+        recipe = HEALTHY[trial["what"]](trial.seed)
+        recipe = recipe.replace(epochs=min(recipe.epochs, self.epochs))
+        fitted = fit(recipe, seed=trial.seed, monitor=monitor, evaluate_every=0)
+        found = judge(monitor.lines)
+        trace = gradient_trace(fitted.subject())
+        own = {} if trace is None else _trace_extremes(trace.profile, trace.times.values())
+        return {"kind": found.kind, "layer": found.layer, **_extremes(monitor), **own}
+
+    def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
+        """One row per source and fault."""
+        groups: dict[str, list[Record]] = {}
+        for trial, record in records:
+            groups.setdefault(trial["what"], []).append(record)
+        healthy = [record for what, rows in groups.items() if what not in PLANTS for record in rows]
+        rows = [_row(what, found) for what, found in groups.items()]
+        if healthy:
+            rows.append(_row("all healthy", healthy))
+        return Table(
+            title="What the monitor says of healthy and of faulty networks",
+            columns=(
+                *("networks", "count", "right", "instead", "least left", "most grown"),
+                *("least left in time", "most grown in time", "most inactive", "largest jump"),
+            ),
+            rows=tuple(rows),
+            notes=(
+                *_false_alarms(healthy),
+                f"The limits: less than {LOST:g} of the gradient left, grown {BLOWN:,.0f} times, "
+                f"{MOST_DEAD:.0%} of a layer's units inactive, a jump of the loss by {SPIKE:g} "
+                "first losses. The columns are extremes over all networks and readings; a verdict "
+                "takes medians of five readings.",
+                "Left and grown: the gradient by the outputs of layers, or over the steps of a "
+                "sequence. Of the trained networks in evaluation mode, as the diagnoses see them, "
+                f"the least left is {_best(healthy, 'trace_reach', min)} and the most grown "
+                f"{_best(healthy, 'trace_growth', max)}.",
+            ),
+        )
+
+    def tiny(self) -> Self:
+        """Use one seed of one source and every fault, for an epoch."""
+        return self.replace(seeds=1, sources="table, perceptron", epochs=1)
+
+
+class _Chain(nn.Module):
+    """A perceptron whose activations are functions, with a fault in one layer."""
+
+    def __init__(self, sizes: Sequence[int], fault: str, place: int) -> None:
+        super().__init__()
+        pairs = enumerate(itertools.pairwise(sizes))
+        self.layers = nn.ModuleList(_Layer(*pair, fault * (k == place)) for k, pair in pairs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        for layer in self.layers:
+            inputs = layer(inputs)
+        return inputs
+
+
+class _Layer(nn.Module):
+    """A linear layer and a ReLU; a fault is a constant that no training can mend."""
+
+    def __init__(self, before: int, after: int, fault: str) -> None:
+        super().__init__()
+        self.linear, self.hidden = nn.Linear(before, after), after == WIDTH
+        nn.init.kaiming_normal_(self.linear.weight, nonlinearity="relu")
+        self.factor = {"vanishing": SMALL, "exploding": LARGE}.get(fault, 1.0)
+        self.shift = torch.zeros(after)
+        if fault == "dead units":
+            self.shift[2:] = -1e4
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.linear(self.factor * inputs) + self.shift
+        return F.relu(outputs) if self.hidden else outputs
+
+
+def _planted(what: str, seed: int, epochs: int) -> Record:
+    recipe, place = teacher_table(seed), 1 + seed % (DEPTH - 2)
+    inputs, outputs = recipe.train[0].shape[1], int(recipe.train[1].max()) + 1
+    sizes = (inputs, *[WIDTH] * DEPTH, outputs)
+    monitor = Monitor(every=10)
+    plain = recipe.replace(epochs=epochs, learning_rate=1e-4)
+    if what.endswith("depth"):
+        wanted = _with_depth(what, plain, monitor, seed)
+    else:
+        faulty = plain.replace(model=lambda: _Chain(sizes, what, place))
+        fit(faulty, seed=seed, monitor=monitor, evaluate_every=0)
+        # Functions are seen in the module that calls them, layers under their own name.
+        wanted = [f"layers.{place}" if what == "dead units" else f"layers.{place}.linear"]
+    found = judge(monitor.lines)
+    kind = what.split()[0]
+    return {
+        "kind": found.kind,
+        "layer": found.layer,
+        "wanted": wanted,
+        "right": found.kind == kind and found.layer in wanted,
+        **_extremes(monitor),
+    }
+
+
+def _with_depth(what: str, recipe: Recipe, monitor: Monitor, seed: int) -> list[str]:
+    """Train a deep network; return where the first reading passes the limit, give or take a layer."""
+    vanishing = what.startswith("vanishing")
+    inputs, outputs = recipe.train[0].shape[1], int(recipe.train[1].max()) + 1
+
+    def model() -> nn.Module:
+        net = MLP((inputs, *[WIDTH] * DEEP, outputs), activation="sigmoid" if vanishing else "relu")
+        for layer in net:
+            if isinstance(layer, nn.Linear):
+                size = (1.0 if vanishing else 4.0) / layer.in_features**0.5
+                nn.init.normal_(layer.weight, 0, size)
+        return net
+
+    fit(recipe.replace(model=model), seed=seed, monitor=monitor, evaluate_every=0)
+    row = signals(readings(monitor.lines)[0]["layers"])
+    names, norms = list(row), list(row.values())
+    passed = [
+        k
+        for k, norm in enumerate(norms)
+        if (norm < LOST * max(norms[k:]) if vanishing else norm > BLOWN * min(norms[k:]))
+    ]
+    return names[max(0, max(passed) - 1) : max(passed) + 2] if passed else []
+
+
+def _extremes(monitor: Monitor) -> dict[str, float | None]:
+    """The most extreme of single readings."""
+    rows = readings(monitor.lines)
+    profiles = [Profile(tuple(signals(line["layers"]).values())) for line in rows]
+    profiles = [row for row in profiles if all(map(math.isfinite, row.signals))]
+    times = [row["time"] for line in rows for row in line["layers"].values() if row.get("time")]
+    units = [
+        max(row.get("dead", 0.0), row.get("saturated", 0.0))
+        for line in rows
+        for row in line["units"].values()
+        if row["readings"] > 4
+    ]
+    losses = [value for line in monitor.lines for value in line.get("losses", ())]
+    return {
+        "reach": min((min(row.reach) for row in profiles), default=None),
+        "growth": max((max(row.growth) for row in profiles), default=None),
+        "time_reach": min((time["reach"] for time in times), default=None),
+        "time_growth": max((time["growth"] for time in times), default=None),
+        "inactive": max(units, default=None),
+        "jump": max((jump for *_, jump in jumps(losses)), default=None),
+    }
+
+
+def _trace_extremes(profile: Profile, times: Any) -> dict[str, float]:
+    every = [profile, *(Profile(tuple(norms)) for norms in times)]
+    return {
+        "trace_reach": min(min(row.reach) for row in every),
+        "trace_growth": max(max(row.growth) for row in every),
+    }
+
+
+def _row(what: str, records: Sequence[Record]) -> tuple[Any, ...]:
+    right = [record.get("right", record["kind"] == "healthy") for record in records]
+    wrong = [record for record, good in zip(records, right, strict=True) if not good]
+    instead = sorted({f"{record['kind']} {record['layer']}".strip() for record in wrong})
+    return (
+        *(what, len(records), sum(right), ", ".join(instead) or "—"),
+        *(_best(records, "reach", min), _best(records, "growth", max)),
+        *(_best(records, "time_reach", min), _best(records, "time_growth", max)),
+        *(_best(records, "inactive", max), _best(records, "jump", max)),
+    )
+
+
+def _best(records: Sequence[Record], key: str, choose: Any) -> str:
+    values = [record[key] for record in records if record.get(key) is not None]
+    return f"{choose(values):.3g}" if values else "—"
+
+
+def _false_alarms(healthy: Sequence[Record]) -> list[str]:
+    if not healthy:
+        return []
+    count = sum(record["kind"] != "healthy" for record in healthy)
+    high = round_up(100 * proportion_interval(count, len(healthy)).high, 1)
+    return [
+        f"False alarms: {count} of {len(healthy)} healthy networks, at most {high:.1f} % with "
+        "confidence 95 %."
+    ]

@@ -1,0 +1,315 @@
+"""Monitor: watch gradients, weights, updates and activations of every layer during training."""
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from mindgap.core import InputError, integer, validated
+from mindgap.ops.signal.depth import Profile
+from mindgap.ops.signal.watch import TIME, Passed, Watch, clean
+from mindgap.training.monitor.log import FORMAT, VERSION, Line, Log
+
+DIGITS = 5  # of the numbers in a log
+WINDOW = 5  # readings in which a unit must never have fired to count as dead
+
+
+@validated
+class Monitor:
+    """Watches a training from within, and changes nothing in it.
+
+    Call ``step`` once per optimizer step, after it and before the gradients are cleared. The norm
+    of the gradient and the loss are noted at every step. At the first and at every so many steps
+    there is a reading: for every layer the norms of gradient, weights, update and activation, and
+    of the gradient by its outputs; for every activation the share of dead and of saturated units,
+    also for ``F.relu`` and other functions. The weights are bit-identical with and without it.
+    ``mindgap.monitor`` judges what was noted.
+
+    Args:
+        model: The network. It may be compiled, and it may hold recurrent layers. None if a loop
+            attaches it, as :func:`mindgap.fit` and the callbacks of ``mindgap.integrations`` do.
+        log: A file to append a line of JSON to at every reading; ``mindgap monitor`` follows it.
+        every: Steps between two readings.
+
+    >>> torch.manual_seed(0)
+    <torch._C.Generator object at ...>
+    >>> model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> with Monitor(model, every=10) as monitor:
+    ...     for _ in range(20):
+    ...         optimizer.zero_grad()
+    ...         loss = model(torch.ones(8, 2)).square().mean()
+    ...         loss.backward()
+    ...         optimizer.step()
+    ...         monitor.step(loss)
+    >>> [line["step"] for line in monitor.lines if "layers" in line]
+    [1, 10, 20]
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        *,
+        log: str | os.PathLike[str] | None = None,
+        every: int = 100,
+    ) -> None:
+        self.every = integer("every", every, 1)
+        self.path, self.lines = log, list[Line]()
+        self.steps = 0
+        self._log: Log | None = None
+        self._model: nn.Module | None = None
+        if model is not None:
+            self.attach(model)
+
+    def attach(self, model: nn.Module, step: int = 0) -> Self:
+        """Begin to watch a network.
+
+        Args:
+            model: The network that is trained.
+            step: How many steps were taken before.
+        """
+        self.close()
+        self._model, self.steps = model, integer("step", step, 0)
+        named = [(clean(name), p) for name, p in model.named_parameters() if p.requires_grad]
+        if not named:
+            raise InputError(
+                "The model must have weights that are trained, got none with requires_grad. "
+                "Attach the monitor to the network that the optimizer trains."
+            )
+        self._names, self._weights = [name for name, _ in named], [p for _, p in named]
+        self._owners = [name.rpartition(".")[0] for name in self._names]
+        self._inactive: dict[str, list[Tensor]] = {}
+        self._losses, self._norms = list[Any](), list[Tensor]()
+        self._broken = False
+        if self.path is not None:
+            self._log = Log(self.path)
+        self._write(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "model": type(getattr(model, "_orig_mod", model)).__name__,
+                "weights": sum(p.numel() for p in self._weights),
+                "every": self.every,
+                "step": self.steps,
+                "time": time.time(),
+            }
+        )
+        self._watch: Watch | None = None
+        self._arm(first=True)
+        return self
+
+    def close(self) -> None:
+        """Remove all hooks and write what was noted since the last reading."""
+        if self._model is None:
+            return
+        if self._watch is not None:
+            self._watch.stop()
+        self._watch, self._model = None, None
+        if self._norms:
+            self._write(self._course())
+        if self._log is not None:
+            self._log.close()
+        self._log = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def step(self, loss: Tensor | float | None = None) -> None:
+        """Note one step of the optimizer.
+
+        Args:
+            loss: The loss of the step's batch.
+        """
+        if self._model is None:
+            raise InputError(
+                "A monitor must be attached to a model before its first step, got none. Write "
+                "Monitor(model), or monitor.attach(model)."
+            )
+        self.steps += 1
+        self._losses.append(loss.detach() if isinstance(loss, Tensor) else loss)
+        self._norms.append(self._gradient_norms())
+        self._mend()
+        if self._watch is not None:
+            self._read(self._watch)
+        elif not self._broken and self._is_broken():
+            self._write({**self._course(), "trouble": self._trouble({})})
+        self._arm()
+
+    def _arm(self, first: bool = False) -> None:
+        """Watch the passes of the next step if a reading is due then."""
+        self._watch = None
+        if first or (self.steps + 1) % self.every == 0:
+            assert self._model is not None
+            self._before = [weight.detach().clone() for weight in self._weights]
+            self._watch = Watch(self._model)
+            self._watch.start()
+
+    def _gradient_norms(self, double: bool = False) -> Tensor:
+        """Return one norm per weight, on their device: on a GPU, nobody waits for them now."""
+        places = [k for k, weight in enumerate(self._weights) if weight.grad is not None]
+        if not places:
+            raise InputError(
+                "step must be called while the gradients are there, got none. Call it after "
+                "optimizer.step() and before optimizer.zero_grad()."
+            )
+        gradients = [_dense(self._weights[k].grad) for k in places]
+        norms = _norms([row.double() for row in gradients] if double else gradients)
+        if len(places) == len(self._weights):
+            return norms
+        whole = norms.new_zeros(len(self._weights))
+        whole[places] = norms
+        return whole
+
+    def _mend(self) -> None:
+        """Take norms that overflowed once more, in double precision."""
+        norms = self._norms[-1]
+        if norms.device.type == "cpu" and not math.isfinite(float(norms.sum())):
+            self._norms[-1] = self._gradient_norms(double=True)
+
+    def _is_broken(self) -> bool:
+        """Tell whether a number of this step is no number, where asking costs nothing."""
+        loss, norms = self._losses[-1], self._norms[-1]
+        if norms.device.type != "cpu":
+            return False
+        known = loss is not None and not math.isfinite(float(loss))
+        return known or not math.isfinite(float(norms.sum()))
+
+    def _read(self, watch: Watch) -> None:
+        watch.stop()
+        passed = watch.passed()
+        line = {**self._course(), "layers": self._layers(passed), "units": self._units(watch)}
+        trouble = None if self._broken else self._trouble(passed)
+        self._write({**line, "trouble": trouble} if trouble else line)
+
+    def _course(self) -> dict[str, Any]:
+        """What was noted at every step since the last line."""
+        norms = torch.stack([row.double() for row in self._norms]).cpu()
+        self._last = norms
+        losses = [None if loss is None else float(loss) for loss in self._losses]
+        totals = torch.linalg.vector_norm(norms, dim=1).tolist()
+        first = self.steps - len(losses) + 1
+        self._noted = (first, losses)
+        self._losses, self._norms = [], []
+        return {
+            "step": self.steps,
+            "first": first,
+            "time": time.time(),
+            "losses": [None if loss is None else _short(loss) for loss in losses],
+            "gradient": [_short(total) for total in totals],
+        }
+
+    def _layers(self, passed: dict[str, Passed]) -> dict[str, dict[str, Any]]:
+        """All layers, those that were called in the order of their calls."""
+        updates = torch._foreach_sub([weight.detach() for weight in self._weights], self._before)
+        found = [
+            self._last[-1].square(),
+            *(
+                _norms(list(part)).double().cpu().square()
+                for part in ([p.detach() for p in self._weights], updates)
+            ),
+        ]
+        rows: dict[str, dict[str, Any]] = {}
+        for name in [*passed, *dict.fromkeys(self._owners)]:
+            places = [k for k, owner in enumerate(self._owners) if owner == name]
+            if name in rows or not places:
+                continue
+            norms = [float(values[places].sum().sqrt()) for values in found]
+            row: dict[str, Any] = dict(zip(("gradient", "weight", "update"), norms, strict=True))
+            row["matrix"] = any(self._weights[k].ndim > 1 for k in places)
+            rows[name] = {**row, **(_told(passed[name]) if name in passed else {})}
+        return {
+            name: {
+                key: _short(value) if isinstance(value, float) else value
+                for key, value in row.items()
+            }
+            for name, row in rows.items()
+        }
+
+    def _units(self, watch: Watch) -> dict[str, dict[str, Any]]:
+        """The share of inactive units, of those that were so in all of the last readings."""
+        found = {}
+        for layer in watch.units():
+            known = self._inactive.setdefault(layer.place, [])
+            if known and known[0].shape != layer.dead.shape:
+                known.clear()
+            known.append(layer.dead.cpu())
+            del known[:-WINDOW]
+            share = float(torch.stack(known).all(0).double().mean())
+            kind = "dead" if layer.least == 1 else "saturated"
+            row = {"function": layer.kind, "units": len(layer.inactive), kind: _short(share)}
+            found[layer.place] = {**row, "readings": len(known)}
+        return found
+
+    def _trouble(self, passed: dict[str, Passed]) -> dict[str, Any] | None:
+        """Name what was the first to be no number, in the order in which numbers arise."""
+        first, losses = self._noted
+        for place, (loss, norms) in enumerate(zip(losses, self._last, strict=True)):
+            step = first + place
+            here = passed if step == self.steps else {}
+            wrong = [name for name, row in here.items() if not math.isfinite(row.activation)]
+            names = [
+                name for name, norm in zip(self._names, norms, strict=True) if not norm.isfinite()
+            ]
+            bad_loss = loss is not None and not math.isfinite(loss)
+            if not (wrong or names or bad_loss):
+                continue
+            self._broken = True
+            ordered = self._backward_order(names)
+            what = f"the output of layer {wrong[0]!r}" if wrong else "the loss" if bad_loss else ""
+            skipped = not bad_loss and not wrong and self._are_weights_finite()
+            self._broken = not skipped
+            return {
+                "step": step,
+                "what": what or f"the gradient of {ordered[0]!r}",
+                "gradients": ordered[:20],
+                "skipped": skipped,
+            }
+        return None
+
+    def _backward_order(self, names: Sequence[str]) -> list[str]:
+        """Put weights in the order in which their gradients arise."""
+        return [name for name in reversed(self._names) if name in set(names)]
+
+    def _are_weights_finite(self) -> bool:
+        return all(bool(weight.detach().isfinite().all()) for weight in self._weights)
+
+    def _write(self, line: Line) -> None:
+        self.lines.append(line)
+        if self._log is not None:
+            self._log.write(line)
+
+
+def _dense(gradient: Tensor | None) -> Tensor:
+    assert gradient is not None
+    return gradient.coalesce().values() if gradient.is_sparse else gradient
+
+
+def _norms(tensors: list[Tensor]) -> Tensor:
+    small = any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in tensors)
+    tensors = [tensor.float() for tensor in tensors] if small else tensors
+    norms = torch._foreach_norm(tensors)
+    return torch.stack([norm.to(norms[0]) for norm in norms])
+
+
+def _told(passed: Passed) -> dict[str, Any]:
+    row: dict[str, Any] = {"activation": passed.activation, "backward": passed.backward}
+    if len(passed.calls) >= TIME:
+        steps = Profile(passed.calls)
+        row["time"] = {
+            "steps": len(passed.calls),
+            "rate": steps.rate,
+            "reach": steps.reach[0],
+            "growth": steps.growth[0],
+        }
+    return row
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
