@@ -5,17 +5,17 @@ anything. Comments, layout and docstrings do not count, so that an edit of words
 computed trials.
 """
 
-import ast
 import functools
 import hashlib
 import sys
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mindgap._version import __version__
 from mindgap.core import FAMILIES, InputError, Study, Trial, canonical, validated
+from mindgap.runs.source import keep_sources, source_of
 
 PACKAGE = "mindgap"
 # Whoever imports one of these functions may reach any module of the folders by a name in a string.
@@ -45,7 +45,7 @@ def code_version(module: str) -> str:
 def _hashed(files: Mapping[str, Path]) -> str:
     digest = hashlib.sha256(__version__.encode())
     for name, path in sorted(files.items()):
-        digest.update(f"\0{name}\0{_read(path, *_stamp(path)).digest}".encode())
+        digest.update(f"\0{name}\0{source_of(path).digest}".encode())
     return digest.hexdigest()[:16]
 
 
@@ -66,6 +66,7 @@ def _instructions(code: types.CodeType) -> list[object]:
 
 def reachable(module: str) -> dict[str, Path]:
     """Find the files of all modules that ``module`` depends on, itself included."""
+    _locate.cache_clear()  # what is imported, and where files are, may have changed
     start = _locate(module, module)
     found: dict[str, Path] = {} if start is None else {module: start}
     waiting = list(found)
@@ -74,12 +75,13 @@ def reachable(module: str) -> dict[str, Path]:
         fresh = {key: path for key, path in _direct(name, found[name], module) if key not in found}
         found.update(fresh)
         waiting += fresh
+    keep_sources()
     return found
 
 
 def _direct(name: str, path: Path, home: str) -> Iterator[tuple[str, Path]]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for level, base, names in _read(path, *_stamp(path)).imports:
+    for level, base, names in source_of(path).imports:
         for module, imported in _resolved(_absolute(level, base, package), names, home):
             for wanted in (module, *_looked_up(module, imported)):
                 yield from _expand(wanted, home)
@@ -112,7 +114,7 @@ def _resolved(target: str, names: tuple[str, ...], home: str) -> Iterator[tuple[
 
 def _lazy_homes(package: str, home: str) -> Mapping[str, str]:
     path = _locate(package, home)
-    return {} if path is None or path.name != "__init__.py" else _read(path, *_stamp(path)).lazy
+    return {} if path is None or path.name != "__init__.py" else source_of(path).lazy
 
 
 def _expand(name: str, home: str) -> Iterator[tuple[str, Path]]:
@@ -127,6 +129,7 @@ def _expand(name: str, home: str) -> Iterator[tuple[str, Path]]:
         yield ".".join([name, *(part for part in parts if part != "__init__")]), file
 
 
+@functools.cache
 def _locate(name: str, home: str) -> Path | None:
     """The source file of a followed module, from what is already imported; None for all others."""
     top, own = name.partition(".")[0], home.partition(".")[0]
@@ -161,63 +164,6 @@ def _beside(top: str, own: str) -> bool:
     if file is None or hasattr(module, "__path__") or "site-packages" in Path(file).parts:
         return False
     return (Path(file).parent / f"{top}.py").is_file()
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_mtime_ns, status.st_size
-
-
-class _Source(NamedTuple):
-    """What is read from a file: its hash, its imports, and the homes of its lazy names."""
-
-    digest: str
-    imports: tuple[tuple[int, str, tuple[str, ...]], ...] = ()
-    lazy: Mapping[str, str] = {}
-
-
-@functools.lru_cache(maxsize=4096)
-def _read(path: Path, *stamp: int) -> _Source:  # noqa: ARG001
-    """Read a file; the stamp makes an edited file a new entry of the cache."""
-    source = path.read_bytes()
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return _Source(hashlib.sha256(source).hexdigest())
-    imports, lazy = tuple(_imports(tree)), _lazy(tree)
-    _strip_docstrings(tree)
-    digest = hashlib.sha256(ast.dump(tree, annotate_fields=False).encode()).hexdigest()
-    return _Source(digest, imports, lazy)
-
-
-def _lazy(tree: ast.Module) -> dict[str, str]:
-    """Where the names of a package that calls ``mindgap._lazy.lazy`` with a table are defined."""
-    for node in tree.body:
-        match node:
-            case ast.Expr(ast.Call(ast.Name("lazy"), [_, ast.Dict() as table])):
-                homes = ast.literal_eval(table)
-                return {name: home for home, names in homes.items() for name in names.split()}
-    return {}
-
-
-def _imports(tree: ast.AST) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((0, alias.name, ()) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.level, node.module or "", tuple(alias.name for alias in node.names)
-
-
-def _strip_docstrings(tree: ast.AST) -> None:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                del node.body[0]
 
 
 _LARGEST_SEED = 2**63 - 1
