@@ -27,10 +27,15 @@ def make_recipe():
 """
 
 
+@pytest.fixture(scope="session")
+def user_text() -> str:
+    return USER_FILE
+
+
 @pytest.fixture
-def user_file(tmp_path: Path) -> Path:
+def user_file(user_text: str, tmp_path: Path) -> Path:
     path = tmp_path / "mine.py"
-    path.write_text(USER_FILE)
+    path.write_text(user_text)
     return path
 
 

@@ -1,5 +1,6 @@
 """MNIST, from its four official gzipped idx files."""
 
+import functools
 import gzip
 import math
 import struct
@@ -43,8 +44,17 @@ def mnist(size: int | None = None, test_size: int | None = None, seed: int = 0) 
 def read_idx(path: Path) -> Bytes:
     """Read the numbers of a gzipped idx file.
 
-    It holds two zero bytes, the type, the number of dimensions, the dimensions and the numbers.
+    It holds two zero bytes, the type, the number of dimensions, the dimensions and the numbers. The
+    numbers are read-only.
     """
+    with reading(path, "a whole gzipped idx file of bytes"):
+        status = path.stat()
+    return _read(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=4)  # a sweep loads the four files once per process, not per trial
+def _read(path: Path, *stamp: int) -> Bytes:  # noqa: ARG001
+    """Read a file; the stamp makes an edited file a new entry of the cache."""
     with reading(path, "a whole gzipped idx file of bytes"):
         content = gzip.decompress(path.read_bytes())
         zeros, kind, dimensions = struct.unpack_from(">HBB", content)

@@ -136,7 +136,7 @@ class GoodDataSet(Study):
 
     def tiny(self) -> Self:
         """Use two seeds, two sizes, few steps and narrow layers."""
-        return self.replace(seeds=2, steps=5, width=4, held=60, largest=250)
+        return self.replace(seeds=2, steps=5, width=4, held=50, largest=125)
 
 
 def _coded(labels: Any, noise: float, seed: int) -> Any:

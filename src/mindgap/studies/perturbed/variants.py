@@ -163,7 +163,7 @@ class PerturbedVariants(Study):
 
     def tiny(self) -> Self:
         """Use one epoch and two seeds."""
-        return self.replace(search_seeds=2, digits_seeds=2, mnist_seeds=2, shorten=60)
+        return self.replace(search_seeds=2, digits_seeds=2, mnist_seeds=2, shorten=600)
 
 
 def samples(data: DataSet, name: str, seeds: range) -> tuple[Tensor, ...]:
