@@ -47,6 +47,7 @@ class BatchSizeGap(Study):
 
     method = ("E7",)
     cites = ("keskar2017large",)
+    reproduces = ("expressivity: Batch size",)
 
     seeds: int = option(20, help="number of paired seeds", low=2)
     epochs: int = option(200, help="passes over the training data at equal epochs", low=1)

@@ -66,6 +66,7 @@ class LargeBatch(Study):
 
     method = ("E7",)
     cites = ("keskar2017large",)
+    reproduces = ("expressivity: Batch size",)
 
     seeds: int = option(10, help="number of paired seeds, each with its own digits", low=2)
     samples: int = option(2_000, help="digits to train on", low=20)

@@ -46,6 +46,7 @@ class NoiseByLayer(Study):
 
     method = ("E11",)
     cites = ("arora2018stronger", "zhang2017understanding")
+    reproduces = ("expressivity: Compression",)
 
     seeds: int = option(5, help="training sets per kind of label", low=2)
     samples: int = option(1000, help="training samples", low=50)

@@ -61,6 +61,7 @@ class ConditioningDepth(Study):
 
     method = ("E4",)
     cites = ("he2016deep", "ioffe2015batch")
+    reproduces = ("expressivity: Deeper ConvNets",)
 
     depths: tuple[int, ...] = option((20, 56), help="weighted layers, 6n + 2 each", low=8)
     seeds: int = option(5, help="fresh seeds per network", low=2)

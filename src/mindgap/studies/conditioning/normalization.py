@@ -75,6 +75,7 @@ class ConditioningNormalization(Study):
         "qiao2019weight",
         "brock2021characterizing",
     )
+    reproduces = ("expressivity: Normalization",)
 
     quick: bool = option(False, help="the transformer at its standard setting only")
     seeds: int = option(5, help="fresh seeds per norm", low=2)

@@ -51,6 +51,7 @@ class ConditioningOptimizers(Study):
         "martens2015optimizing",
         "gupta2018shampoo",
     )
+    reproduces = ("expressivity: Optimizers",)
 
     quick: bool = option(False, help="the transformer at its standard setting only")
     seeds: int = option(5, help="fresh seeds per optimizer", low=2)

@@ -56,6 +56,7 @@ class ConditioningRareWords(Study):
 
     method = ("E4",)
     cites = ("duchi2011adaptive",)
+    reproduces = ("expressivity: Rare words",)
 
     seeds: int = option(10, help="fresh seeds per optimizer", low=2)
     search: int = option(3, help="seeds on which the learning rate is chosen", low=1)

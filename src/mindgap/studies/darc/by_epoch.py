@@ -64,6 +64,7 @@ class DARCByEpoch(Study):
 
     method = ("K7", "K9")
     cites = ("kawaguchi2017generalization",)
+    reproduces = ("darc: DARC1 on ILSVRC 2012",)
 
     seeds: int = option(5, help="number of paired runs, each with its own images", low=2)
     samples: int = option(1_500, help="images, of which a tenth is held out", low=40)

@@ -51,6 +51,7 @@ class GoodDataSet(Study):
 
     method = ("K4",)
     cites = ("kawaguchi2017generalization",)
+    reproduces = ("darc: Good data set",)
 
     seeds: int = option(5, help="number of seeds, each with its own division of the data", low=2)
     held: int = option(700, help="number of held-out samples", low=50, high=700)

@@ -57,6 +57,7 @@ class LinearFailure(Study):
 
     method = ("K8",)
     cites = ("kawaguchi2017generalization",)
+    reproduces = ("darc: Linear models",)
 
     seeds: int = option(10, help="problems per design", low=1)
     outputs: int = option(3, help="columns of the labels", low=1)

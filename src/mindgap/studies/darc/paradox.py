@@ -84,6 +84,7 @@ class Paradox(Study):
 
     method = ("K9",)
     cites = ("kawaguchi2017generalization", "dinh2017sharp")
+    reproduces = ("darc: Paradox",)
 
     seeds: int = option(20, help="training sets per scale", low=2)
     samples: int = option(200, help="training samples", low=10)

@@ -71,6 +71,7 @@ class RandomLabels(Study):
 
     method = ("K9", "K1")
     cites = ("zhang2017understanding", "kawaguchi2017generalization")
+    reproduces = ("darc: Random labels",)
 
     seeds: int = option(10, help="training sets per problem and kind of label", low=2)
     scale: float = option(1.0, help="factor of the number of epochs", above=0)

@@ -51,6 +51,7 @@ class TwoPhaseRatio(Study):
 
     method = ("K5", "K9")
     cites = ("kawaguchi2017generalization",)
+    reproduces = ("darc: Two-phase training",)
 
     seeds: int = option(6, help="number of paired seeds", low=2)
     samples: int = option(1_000, help="images to train on", low=20)

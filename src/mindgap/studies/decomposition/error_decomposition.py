@@ -49,6 +49,7 @@ class ErrorDecomposition(Study):
 
     method = ("E1", "S7")
     cites = ("bottou2008tradeoffs",)
+    reproduces = ("expressivity: Error decomposition", "stability: Error decomposition")
 
     sizes: tuple[int, ...] = option(
         (25, 50, 100, 200, 400), help="numbers of training samples", low=2

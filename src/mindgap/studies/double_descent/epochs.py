@@ -58,6 +58,7 @@ class DoubleDescentEpochs(Study):
 
     method = ("S8",)
     cites = ("nakkiran2020deep", "heckel2021early")
+    reproduces = ("stability: Double descent",)
 
     seeds: int = option(20, help="draws per model, half of them to find minimum and peak", low=4)
     samples: int = option(400, help="training digits of the network", low=20, high=1500)

@@ -59,6 +59,7 @@ class DoubleDescentNetworks(Study):
 
     method = ("S8",)
     cites = ("nakkiran2020deep", "belkin2019reconciling")
+    reproduces = ("stability: Double descent",)
 
     seeds: int = option(10, help="draws of digits, wrong labels and initial weights", low=2)
     widths: tuple[int, ...] = option(

@@ -39,6 +39,7 @@ class DoubleDescentSamples(Study):
 
     method = ("S8",)
     cites = ("nakkiran2020deep", "belkin2019reconciling")
+    reproduces = ("stability: Double descent",)
 
     seeds: int = option(20, help="draws of digits, wrong labels and features", low=3)
     width: int = option(250, help="random features", low=20, high=400)

@@ -60,6 +60,7 @@ class DoubleDescentWidth(Study):
 
     method = ("S8",)
     cites = ("belkin2019reconciling", "belkin2020two")
+    reproduces = ("stability: Double descent",)
 
     seeds: int = option(20, help="draws of digits, wrong labels and features", low=3)
     samples: int = option(300, help="training digits", low=20, high=1700)

@@ -66,6 +66,7 @@ class Grokking(Study):
 
     method = ("S9",)
     cites = ("power2022grokking",)
+    reproduces = ("stability: Grokking",)
 
     seeds: int = option(3, help="splits of the table and initial weights", low=1)
     modulus: int = option(47, help="modulus p; a prime", low=5)

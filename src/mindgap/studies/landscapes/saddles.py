@@ -69,6 +69,7 @@ class Saddles(Study):
 
     method = ("E3",)
     cites = ("dauphin2014identifying", "ollion2018learning")
+    reproduces = ("expressivity: Saddles",)
 
     seeds: int = option(10, help="data sets whose critical points are searched", low=2)
     starts: int = option(200, help="random weights to search from, per data set", low=4)

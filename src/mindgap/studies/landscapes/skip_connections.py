@@ -69,6 +69,7 @@ class SkipConnectionsLandscape(Study):
 
     method = ("E3",)
     cites = ("li2018visualizing", "he2016deep")
+    reproduces = ("expressivity: Geometry of the loss",)
 
     seeds: int = option(3, help="number of paired seeds", low=2)
     depths: tuple[int, ...] = option((20, 56), help="weighted layers, 6n + 2 each", low=8)

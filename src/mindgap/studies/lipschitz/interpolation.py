@@ -39,6 +39,7 @@ class LipschitzInterpolation(Study):
 
     method = ("E9",)
     cites = ("bartlett2017spectrally",)
+    reproduces = ("stability: Interpolation",)
 
     seeds: int = option(5, help="draws of the points", low=1)
     sizes: tuple[int, ...] = option((3, 10, 30, 100), help="numbers of points", low=2)

@@ -34,6 +34,7 @@ class LipschitzLabelNoise(Study):
 
     method = ("E9",)
     cites = ("bartlett2017spectrally", "zhang2017understanding")
+    reproduces = ("expressivity: Lipschitz constant",)
 
     seeds: int = option(5, help="training sets per share of noise", low=2)
     samples: int = option(40, help="training samples", low=5)

@@ -31,6 +31,7 @@ class LipschitzOverDepth(Study):
 
     method = ("S5", "E9")
     cites = ("fazlyab2019efficient", "virmaux2018lipschitz")
+    reproduces = ("stability: Depth",)
 
     seeds: int = option(3, help="networks per depth and state", low=1)
     depths: tuple[int, ...] = option((1, 2, 4, 8), help="numbers of hidden layers", low=1)

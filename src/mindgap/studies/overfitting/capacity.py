@@ -50,6 +50,7 @@ class OverfittingCapacity(Study):
 
     method = ("E5",)
     cites = ("geman1992neural", "neal2018modern")
+    reproduces = ("expressivity: Capacity",)
 
     trees: tuple[int, ...] = option((0, 1, 2, 3, 4, 5, 6), help="depths of trees", low=0)
     degrees: tuple[int, ...] = option(

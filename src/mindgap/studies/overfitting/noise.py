@@ -45,6 +45,7 @@ class OverfittingNoise(Study):
 
     method = ("E5",)
     cites = ("srivastava2014dropout", "bishop1995training")
+    reproduces = ("expressivity: Too much noise",)
 
     seeds: int = option(6, help="paired runs, each with images of its own", low=2)
     samples: int = option(500, help="training images", low=50)

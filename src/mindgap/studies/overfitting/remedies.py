@@ -57,6 +57,7 @@ class OverfittingRemedies(Study):
 
     method = ("E5",)
     cites = ("huang2017snapshot", "loshchilov2019decoupled", "srivastava2014dropout")
+    reproduces = ("expressivity: Remedies",)
 
     seeds: int = option(10, help="paired runs, each with samples of its own", low=2)
     curve_samples: int = option(50, help="training samples of the curve", low=10)

@@ -164,6 +164,7 @@ class PacgenFigure1(Study):
 
     method = ("P6", "P9")
     cites = ("wang2018identifying",)
+    reproduces = ("pacgen: Figure 1",)
 
     seeds: int = option(200, help="number of landscapes", low=2)
     samples: int = option(100, help="training samples per landscape", low=2)

@@ -75,6 +75,7 @@ class PacgenFigure2(Study):
 
     method = ("P6", "P9")
     cites = ("wang2018identifying", "keskar2017large")
+    reproduces = ("pacgen: Figure 2", "pacgen: Figure 3", "pacgen: Figure 4", "pacgen: Figure 5")
 
     seeds: int = option(
         5, help="paired seeds; each fixes weights, order and training samples", low=2

@@ -72,6 +72,7 @@ class PacgenRescaling(Study):
 
     method = ("P8", "P6")
     cites = ("wang2018identifying", "dinh2017sharp")
+    reproduces = ("pacgen: Section 5",)
 
     seeds: int = option(5, help="number of networks", low=2)
     width: int = option(32, help="hidden units", low=1)

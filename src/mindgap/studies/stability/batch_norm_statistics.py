@@ -48,6 +48,7 @@ class BatchNormStatistics(Study):
 
     method = ("S3",)
     cites = ("ioffe2015batch",)
+    reproduces = ("stability: Batch normalization",)
 
     seeds: int = option(2, help="trained networks per batch size and momentum", low=1)
     steps: int = option(150, help="steps of training, rounded up to whole epochs", low=1)

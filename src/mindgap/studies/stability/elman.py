@@ -67,6 +67,7 @@ class ElmanStability(Study):
 
     method = ("S1",)
     cites = ("pascanu2013difficulty", "goodfellow2016deep")
+    reproduces = ("stability: Elman network",)
 
     seeds: int = option(5, help="runs per network", low=2)
     epochs: int = option(15, help="passes over the training data", low=1)

@@ -80,6 +80,7 @@ class InitializationSchemes(Study):
         "mishkin2016all",
         "poole2016exponential",
     )
+    reproduces = ("stability: Initialization",)
 
     activations: str = option("relu,tanh", help="activations, separated by commas, or all")
     depth: int = option(50, help="number of layers", low=2)

@@ -45,6 +45,7 @@ class TbsFigure3(Study):
 
     method = ("T1", "T3")
     cites = ("novello2020variance",)
+    reproduces = ("vbsw: Figure 3",)
 
     draws: int = option(200, help="draws of new points to count over", low=2)
 

@@ -57,6 +57,7 @@ class TbsFigure4(Study):
 
     method = ("T1", "T3")
     cites = ("novello2020variance",)
+    reproduces = ("vbsw: Figure 4",)
 
     seeds: int = option(3, help="seeds to average the maps over", low=2)
     size: int = option(3000, help="training points, half of them uniform", low=50)

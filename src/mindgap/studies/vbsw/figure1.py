@@ -62,6 +62,7 @@ class VbswFigure1(Study):
 
     method = ("V9",)
     cites = ("novello2020variance",)
+    reproduces = ("vbsw: Figure 1",)
 
     splits: int = option(20, help="draws of the moons to pair over", low=2)
     seeds: int = option(10, help="seeds per draw", low=1)

@@ -67,6 +67,7 @@ class VbswFigure2(Study):
 
     method = ("V9", "V10")
     cites = ("novello2020variance", "nadeau2003inference")
+    reproduces = ("vbsw: Figure 2",)
 
     splits: int = option(4, help="splits of each data set into two disjoint parts", low=2)
     mnist_samples: int = option(

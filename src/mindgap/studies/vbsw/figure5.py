@@ -41,6 +41,7 @@ class VbswFigure5(Study):
 
     method = ("V8", "V9")
     cites = ("novello2020variance", "nadeau2003inference")
+    reproduces = ("vbsw: Figure 5",)
 
     splits: int = option(100, help="random splits to pair over", low=2)
     cells: int = option(20, help="values of m and of k in the grid", low=2)
