@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 from mindgap.core.chart import Chart, Gallery
 from mindgap.core.plain import fields_of
 
-
 Held = Literal["yes", "direction", "no"]
 HELD: Mapping[Held, str] = {"yes": "Holds", "direction": "Direction only", "no": "Not shown"}
 

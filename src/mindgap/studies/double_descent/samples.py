@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Self
 
-from mindgap.core import Chart, Line, Mark, Record, Series, Study, Table, Trial, option
+from mindgap.core import Chart, Claim, Line, Mark, Record, Series, Study, Table, Trial, option
 from mindgap.studies.double_descent.features import (
+    CLEAR,
     column,
     middle,
     noisy_digits,
@@ -76,11 +77,17 @@ class DoubleDescentSamples(Study):
             ),
             notes=(*NOTES, *_judged(runs)),
             charts=(_chart(runs),),
+            claims=(_claim(runs),),
         )
 
     def tiny(self) -> Self:
         """Three small draws."""
         return self.replace(seeds=3, width=20)
+
+
+def _claim(runs: Sequence[Record]) -> Claim:
+    _, z = peak_test(column(runs, 1.0, "test_loss"), column(runs, FEWER, "test_loss"))
+    return Claim.shown("Near the threshold, more samples make the same model worse.", z > CLEAR)
 
 
 def _judged(runs: Sequence[Record]) -> list[str]:

@@ -1,7 +1,7 @@
 """Grokking on tables of modular arithmetic: when networks generalize, and what delays it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -10,6 +10,7 @@ from torch import nn
 from mindgap.core import (
     Bar,
     Chart,
+    Claim,
     Heatmap,
     Line,
     Mark,
@@ -26,7 +27,7 @@ from mindgap.data.store import cache_folder
 from mindgap.nets.transformer import Transformer
 from mindgap.studies.grokking.run import Pairs, Training, passed
 
-LEVEL = 0.95
+LEVEL, MUCH = 0.95, 10
 SIGNS = {"addition": "+", "subtraction": "-", "multiplication": "*", "division": "/"}
 # Every arm changes one thing of the first.
 ARMS: Mapping[str, Mapping[str, Any]] = {
@@ -37,6 +38,11 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "70 % of the table": {"fraction": 0.7},
     "division": {"operation": "division"},
     "transformer": {"net": "transformer"},
+}
+GROKS = {
+    "default": f"A perceptron generalizes at least {MUCH} times later than it fits.",
+    "division": "So it does on division.",
+    "transformer": "So does a small transformer.",
 }
 NOTES = (
     "Published claim (Power et al., 2022): on small tables of arithmetic, networks reach perfect "
@@ -138,6 +144,7 @@ class Grokking(Study):
             rows=tuple(_row(name, own) for name, own in runs.items()),
             notes=(*NOTES, *_judged(runs)),
             charts=self._charts(runs),
+            claims=_claims(runs),
         )
 
     def _charts(self, runs: Mapping[str, Sequence[Record]]) -> tuple[Chart, ...]:
@@ -202,6 +209,32 @@ def _judged(runs: Mapping[str, Sequence[Record]]) -> list[str]:
     if never:
         told.append(f"No run generalizes within its steps: {', '.join(never)}.")
     return told
+
+
+def _claims(runs: Mapping[str, Sequence[Record]]) -> tuple[Claim, ...]:
+    told = [
+        Claim.shown(text, all((_delay(record) or 0.0) >= MUCH for record in runs[arm]))
+        for arm, text in GROKS.items()
+        if arm in runs
+    ]
+    pairs = {
+        "Weight decay shortens the wait.": ("default", "no weight decay"),
+        "More weight decay shortens it further.": ("default", "weight decay 0.3"),
+        "A larger part of the table shortens the wait.": ("default", "30 % of the table"),
+        "A still larger part shortens it further.": ("70 % of the table", "default"),
+    }
+    told += [
+        Claim.shown(text, _waits(runs[sooner], max) < _waits(runs[later], min))
+        for text, (sooner, later) in pairs.items()
+        if {sooner, later} <= runs.keys()
+    ]
+    return tuple(told)
+
+
+def _waits(own: Sequence[Record], which: Callable[[list[float]], float]) -> float:
+    """Return an extreme step of generalization; a run that never gets there waits for ever."""
+    steps = [record["test passes"] for record in own]
+    return which([math.inf if step is None else float(step) for step in steps])
 
 
 def _accuracies(name: str, own: Sequence[Record]) -> Chart:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from mindgap.core import (
     Chart,
+    Claim,
     Heatmap,
     Line,
     Record,
@@ -115,6 +116,11 @@ class TbsFigure4(Study):
                 "The paper reports an AEG of 0.0251 and an AEL of 0.0042.",
             ),
             charts=tuple(charts),
+            claims=tuple(
+                Claim.shown("TBS as published gains more than it loses.", row[4] > 0)
+                for row in rows
+                if row[0] == PUBLISHED
+            ),
         )
 
     def _map(self, title: str, values: Tensor) -> Heatmap:
