@@ -187,7 +187,7 @@ class Paradox(Study):
 
 def _equal(record: Record) -> bool:
     """Whether the gap is that of f*."""
-    return abs(abs(record["gap"]) - record["epsilon"]) < 1e-12
+    return bool(abs(abs(record["gap"]) - record["epsilon"]) < 1e-12)
 
 
 def truth(x: Tensor) -> Tensor:
