@@ -25,6 +25,7 @@ from torch import nn
 from mindgap.cli.options import from_words, to_words
 from mindgap.core.bound import Bound
 from mindgap.core.diagnosis import Diagnosis, Finding, Kind, Stage
+from mindgap.core.documents import DOCUMENTS
 from mindgap.core.errors import CheckpointError, DataUnavailableError
 from mindgap.core.measure import INVARIANCES, Measure
 from mindgap.core.recipe import Recipe
@@ -562,6 +563,12 @@ class TestEveryStudy:
         assert whole.resumed == 1
         assert whole.table.rows
         assert len(whole.table.columns) == len(whole.table.rows[0])
+        assert all(claim.text.endswith(".") for claim in whole.table.claims)
+
+    def test_reproduces_what_the_documents_have(self, name: str) -> None:
+        known = {f"{one.name}: {item}" for one in DOCUMENTS for item in one.items}
+        assert isinstance(STUDIES[name].reproduces, tuple)
+        assert set(STUDIES[name].reproduces) <= known
 
     def test_trials_are_distinct_plain_data(self, name: str) -> None:
         trials = STUDIES[name]().trials()

@@ -96,7 +96,7 @@ def _run_all(
     **where: Any,
 ) -> tuple[list[str], dict[str, str]]:
     """Run studies one after the other: the finished ones, and why the others are not."""
-    check_writable(folder / "results.json")
+    _make(folder)
     ran, failed = list[str](), dict[str, str]()
     for place, name in enumerate(names):
         if progress:
@@ -111,6 +111,18 @@ def _run_all(
         if reason == INTERRUPTED:
             break
     return ran, failed
+
+
+def _make(folder: Path) -> None:
+    """See that results can be kept, before hours of work."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"results must be a folder that can be made, got {str(folder)!r} ({error.strerror}). "
+            "Choose another."
+        ) from error
+    check_writable(folder / "results.json")
 
 
 def _run(study: Study, folder: Path, **settings: Any) -> str | None:
