@@ -25,7 +25,6 @@ from torch import nn
 from mindgap.cli.options import from_words, to_words
 from mindgap.core.bound import Bound
 from mindgap.core.diagnosis import Diagnosis, Finding, Kind, Stage
-from mindgap.core.documents import DOCUMENTS
 from mindgap.core.errors import CheckpointError, DataUnavailableError
 from mindgap.core.measure import INVARIANCES, Measure
 from mindgap.core.recipe import Recipe
@@ -42,6 +41,7 @@ from mindgap.report.draw import draw
 from mindgap.report.html import mathml
 from mindgap.runs import SerialExecutor, sweep
 from mindgap.studies.diagnoses.healthy import healthy_recipe
+from mindgap.studies.documents import DOCUMENTS
 from mindgap.training.ensemble import SequentialNotice, ensemble
 from mindgap.training.fit import fit
 from mindgap.training.fitted import Fitted

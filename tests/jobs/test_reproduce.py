@@ -11,12 +11,12 @@ import pytest
 
 import mindgap
 from mindgap.core import DataUnavailableError, InputError, UnknownNameError, catalog
-from mindgap.core.documents import DOCUMENTS
 from mindgap.jobs.reproduce import reproduce
 from mindgap.report import study_page
 from mindgap.report.pages.reproduce import Reproduction, Row
 from mindgap.runs import SerialExecutor, load_results, save_results, sweep
 from mindgap.studies import LinearFailure, WorkedExamples
+from mindgap.studies.documents import DOCUMENTS
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 

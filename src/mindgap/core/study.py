@@ -36,7 +36,7 @@ class Study(Spec, abc.ABC, abstract=True):
     ``run`` must depend on the study's fields, the trial and nothing else, and return plain JSON
     data. ``expected`` holds the paper's numbers, keyed as the table's rows. ``reproduces`` names
     what the study is about in the source documents, as ``"document: table or figure"`` (see
-    ``mindgap.core.documents``); an experiment of our own names nothing.
+    ``mindgap.studies.documents``); an experiment of our own names nothing.
     """
 
     family: ClassVar[str] = "study"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.core import InputError, MindgapError, Study, catalog, expanded, find, plain, validated
-from mindgap.core.documents import DOCUMENTS, document_of
 from mindgap.core.files import check_writable
 from mindgap.report.pages.claim import judge_results
 from mindgap.report.pages.reproduce import JUDGED, OWN, Reproduction, Row, State
@@ -15,6 +14,7 @@ from mindgap.runs import load_results, save_results, sweep
 from mindgap.runs.executors import AnyExecutor
 from mindgap.runs.results import duration
 from mindgap.runs.store import Store
+from mindgap.studies.documents import DOCUMENTS, document_of
 
 IN_THE_REPOSITORY, ELSEWHERE = Path("docs") / "results", Path("mindgap-results")
 Place = tuple[str, str, str, str]  # document, item, what it is about, study

@@ -238,6 +238,7 @@ def results_page(results: Mapping[str, Any]) -> str:
         results: What :func:`load_results` returned.
     """
     table = table_of(checked_results(results))
+    table = dataclasses.replace(table, claims=claims_of(results))
     parts = [
         f"# {table.title}",
         *_words(results["study"]),

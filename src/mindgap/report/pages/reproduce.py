@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from mindgap._version import __version__
 from mindgap.core import Advice, InputError, Table, citation, write_whole
-from mindgap.core.documents import DOCUMENTS, Document
 from mindgap.core.references import bibliography
 from mindgap.report import text as terminal
 from mindgap.report import wording
 from mindgap.report.pages.claim import KINDS
 from mindgap.report.parts import Verdict
 from mindgap.runs.results import duration
+from mindgap.studies.documents import DOCUMENTS, Document
 
 State = Literal["kept", "other settings", "tiny only", "incomplete", "never run", "no study"]
 STATES: Mapping[State, str] = {

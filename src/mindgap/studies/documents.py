@@ -7,7 +7,7 @@ it is about, and ``mindgap reproduce --list`` shows what is left.
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from mindgap.core.errors import unknown_name
+from mindgap.core import unknown_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mindgap.core import UnknownNameError
-from mindgap.core.documents import DOCUMENTS, document_of
 from mindgap.core.references import bibliography
+from mindgap.studies.documents import DOCUMENTS, document_of
 
 
 def test_names_and_letters_are_unique() -> None:
