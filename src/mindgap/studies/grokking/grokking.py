@@ -41,8 +41,8 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
 }
 GROKS = {
     "default": f"A perceptron generalizes at least {MUCH} times later than it fits.",
-    "division": "So it does on division.",
-    "transformer": "So does a small transformer.",
+    "division": "On division it does so too.",
+    "transformer": "A small transformer does so too.",
 }
 NOTES = (
     "Published claim (Power et al., 2022): on small tables of arithmetic, networks reach perfect "
@@ -56,12 +56,12 @@ NOTES = (
 class Grokking(Study):
     r"""Training and held-out accuracy on tables of modular arithmetic, over very long training.
 
-    Formula: $a \circ b \equiv c \pmod p$, $\quad \mathrm{delay} = t_{test} / t_{train}$ where an
-    accuracy first exceeds 95 %
+    Formula: $a \circ b \equiv c \pmod p, \quad \mathrm{delay} = t_{test} / t_{train}$
 
-    Reading: A network first learns its part of the table by heart: training accuracy is perfect and
-    the held-out cells are guessed. With weight decay its norm then shrinks, and at some point it
-    answers the held-out cells too. Without decay it may never do so.
+    Reading: The delay compares the steps at which both accuracies first exceed 95 %. A network
+    first learns its part of the table by heart: training accuracy is perfect and the held-out cells
+    are guessed. With weight decay its norm then shrinks, and at some point it answers the held-out
+    cells too. Without decay it may never do so.
 
     Assumes: Full-batch AdamW. The default is a perceptron with one hidden layer that sees both
     numbers one-hot; the transformer has one layer. The paper's tables and networks are larger.
