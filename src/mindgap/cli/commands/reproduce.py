@@ -18,18 +18,18 @@ from mindgap.cli.output import check_page, note, write, write_json
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "studies", nargs="*", metavar="STUDY", help="studies to run or list (all of them)"
+        "studies", nargs="*", metavar="STUDY", help="studies to run, or to list with --list (all)"
     )
     parser.add_argument(
         "--list",
         action="store_true",
         dest="listed",
-        help="only list, run nothing; so it is without STUDY, --document, --missing or --again",
+        help="run nothing, only list (the default if nothing is chosen)",
     )
     parser.add_argument(
         "--document",
         metavar="NAME",
-        help="only this document: vbsw, pacgen, darc, expressivity or stability; own: our experiments",
+        help="only one document: vbsw, pacgen, darc, expressivity, stability, or own (experiments)",
     )
     parser.add_argument("--missing", action="store_true", help="only what has no kept result yet")
     parser.add_argument("--again", action="store_true", help="run studies with a kept result too")
