@@ -63,6 +63,7 @@ def _reproduced(row):
         study = f"[{row.study}](catalog/study/{row.study}.md)"
     if row.verdict:
         verdict = f"[{row.verdict}](catalog/results/{row.study}.md)"
+    cost, date = cost.replace(" ", "\u00a0"), date.replace("-", "\u2011")  # on one line each
     return f"{item}: {row.about.rstrip('.')}", study, state, cost, date, verdict
 
 
