@@ -41,6 +41,7 @@ from mindgap.report.draw import draw
 from mindgap.report.html import mathml
 from mindgap.runs import SerialExecutor, sweep
 from mindgap.studies.diagnoses.healthy import healthy_recipe
+from mindgap.studies.documents import DOCUMENTS
 from mindgap.training.ensemble import SequentialNotice, ensemble
 from mindgap.training.fit import fit
 from mindgap.training.fitted import Fitted
@@ -562,6 +563,12 @@ class TestEveryStudy:
         assert whole.resumed == 1
         assert whole.table.rows
         assert len(whole.table.columns) == len(whole.table.rows[0])
+        assert all(claim.text.endswith(".") for claim in whole.table.claims)
+
+    def test_reproduces_what_the_documents_have(self, name: str) -> None:
+        known = {f"{one.name}: {item}" for one in DOCUMENTS for item in one.items}
+        assert isinstance(STUDIES[name].reproduces, tuple)
+        assert set(STUDIES[name].reproduces) <= known
 
     def test_trials_are_distinct_plain_data(self, name: str) -> None:
         trials = STUDIES[name]().trials()

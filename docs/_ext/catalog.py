@@ -88,6 +88,7 @@ def pages(folder):
         "parts/command-line.md": parts.command_line(),
         "parts/data-sets.md": data_sets.summary(),
         "parts/benchmarks.md": parts.benchmarks(results / "benchmarks"),
+        "parts/reproduction.md": parts.reproduction(results),
     }
 
 
@@ -179,7 +180,8 @@ def _results(folder):
     found = {path.stem: path for path in sorted(folder.glob("*.json"))} if folder.is_dir() else {}
     text = (
         "Results of studies, with tables, costs and versions. Every number comes from a file in "
-        "`docs/results`. `make reproduce` runs the studies from scratch."
+        "`docs/results`. `make reproduce` runs the studies that are missing there, and "
+        "[](../reproduce.md) says what they reproduce."
     )
     none = "There are no saved results in this copy yet; `make reproduce` makes them."
     listed = toctree([f"results/{name}" for name in found]) if found else ""

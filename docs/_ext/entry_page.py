@@ -148,6 +148,7 @@ def _treated(cls):
 
 def _studied(cls):
     rows = [("Trials", str(len(cls().trials())))]
+    rows += [("Reproduces", ", ".join(cls.reproduces))] if cls.reproduces else []
     return rows + [(f"Paper: {name}", f"{value:g}") for name, value in cls.expected.items()]
 
 

@@ -1,4 +1,4 @@
-"""Parts of hand-written pages that come from elsewhere: help of commands, saved benchmarks."""
+"""Parts of hand-written pages that come from elsewhere: help, benchmarks, what was reproduced."""
 
 import contextlib
 import json
@@ -8,6 +8,8 @@ from pathlib import Path
 from markup import fence, join, table
 
 from mindgap.cli import parser as cli
+from mindgap.jobs.reproduce import reproduce
+from mindgap.report.pages.reproduce import STATES, heading
 
 WIDTH = "96"
 
@@ -40,6 +42,29 @@ def benchmarks(folder):
     return join(
         *(_benchmark(path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in files)
     )
+
+
+def reproduction(folder):
+    """List what the documents publish, by document, with links to studies and results."""
+    found = reproduce(results=folder, run=False)
+    columns = ("table, figure or claim", "study", "state", "CPU time", "date", "verdict")
+    tables = [
+        f"## {heading(document)}\n\n{table(columns, map(_reproduced, rows))}"
+        for document, rows in found.by_document()
+    ]
+    states = "\n".join(f"- *{state}*: {words}" for state, words in STATES.items())
+    counts = [one for one in found.verdict.sentences if "holds results" not in one]
+    return join(" ".join([found.verdict.headline, *counts]), *tables, "## States", states)
+
+
+def _reproduced(row):
+    item, study, state, cost, date, verdict = row.cells
+    if row.study:
+        study = f"[{row.study}](catalog/study/{row.study}.md)"
+    if row.verdict:
+        verdict = f"[{row.verdict}](catalog/results/{row.study}.md)"
+    cost, date = cost.replace(" ", "\u00a0"), date.replace("-", "\u2011")  # on one line each
+    return f"{item}: {row.about.rstrip('.')}", study, state, cost, date, verdict
 
 
 def _benchmark(name, data):

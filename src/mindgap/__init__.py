@@ -34,6 +34,7 @@ lazy(
         "jobs.landscape.job": "landscape",
         "jobs.lipschitz.job": "lipschitz",
         "jobs.monitor.job": "monitor",
+        "jobs.reproduce": "reproduce",
         "jobs.sample.job": "sample",
         "jobs.weigh.job": "weigh",
         "measures": "",

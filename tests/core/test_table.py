@@ -1,8 +1,12 @@
-"""The images of a table in Markdown."""
+"""The images and the claims of a table."""
 
 from __future__ import annotations
 
-from mindgap.core import Bar, Gallery, Sample, Table
+import json
+
+import pytest
+
+from mindgap.core import Bar, Claim, Gallery, Sample, Table
 
 ADDRESS = "data:image/png;base64,AAAA"
 
@@ -28,3 +32,34 @@ def test_captions_are_escaped() -> None:
 def test_other_charts_leave_no_trace() -> None:
     plain = Table(title="t", columns=("a",), rows=((1,),), charts=(Bar(),))
     assert plain.to_markdown() == Table(title="t", columns=("a",), rows=((1,),)).to_markdown()
+
+
+CLAIMS = (
+    Claim("It helps.", "yes"),
+    Claim.counted("It is fast.", 1, 3),
+    Claim.shown("It is new.", False),
+)
+
+
+def test_claims_go_there_and_back() -> None:
+    own = Table(title="t", columns=("a",), rows=((1,),), claims=CLAIMS)
+    data = json.loads(json.dumps(own.to_dict()))
+    assert Table.from_dict(data) == own
+    del data["claims"]  # as older versions wrote it
+    assert Table.from_dict(data).claims == ()
+
+
+def test_claims_come_before_notes_in_words() -> None:
+    own = Table(title="t", columns=("a",), rows=((1,),), notes=("n",), claims=CLAIMS)
+    lines = [
+        "Holds: It helps.",
+        "Direction only: It is fast (shown in 1 of 3).",
+        "Not shown: It is new.",
+    ]
+    assert str(own).splitlines()[-4:] == [f"· {line}" for line in [*lines, "n"]]
+    assert own.to_markdown().splitlines()[-4:] == [f"- {line}" for line in [*lines, "n"]]
+
+
+@pytest.mark.parametrize(("right", "held"), [(0, "no"), (1, "direction"), (2, "yes")])
+def test_a_claim_about_several_settings(right: int, held: str) -> None:
+    assert Claim.counted("So it is.", right, 2).held == held

@@ -13,7 +13,7 @@ from browser import first_section, needs_browser, seen
 from cases import mlp_classes
 
 from mindgap import choose_head, weigh
-from mindgap.core import Certificate, Table
+from mindgap.core import Certificate, Claim, Table
 from mindgap.core.stats import paired
 from mindgap.jobs.head.verdict import judge_head
 from mindgap.report import study_page
@@ -56,6 +56,25 @@ class TestStudy:
         table = Table(title="t", columns=COLUMNS, rows=(first, ("d", "b", *second)))
         assert compared(table).kind == kind
 
+    @pytest.mark.parametrize(
+        ("held", "kind"),
+        [
+            (("yes", "yes"), "reproduced"),
+            (("yes", "direction"), "direction"),
+            (("yes", "no"), "part"),
+            (("direction", "no"), "part"),
+            (("no", "no"), "not"),
+        ],
+    )
+    def test_claims_that_a_study_judges_itself(self, held: tuple[str, ...], kind: str) -> None:
+        claims = tuple(Claim(f"Claim {k}.", one) for k, one in enumerate(held))
+        rows = (("d", "a", 2.0, 9.0, 0.1, None, None, None),)  # a number that disagrees
+        table = Table(title="t", columns=COLUMNS, rows=rows, claims=claims)
+        found = judge_study(table, {}, WHOLE, None, "s")
+        assert found.kind == kind
+        assert found.sentences == tuple(map(str, claims))
+        assert ("numbers are not" in found.headline) is False
+
     def test_arms_of_other_data_are_not_compared(self) -> None:
         rows = [
             (name, "a", value, value, 0.1, None, None, None) for name, value in (("d", 2), ("e", 3))
@@ -84,8 +103,8 @@ class TestStudy:
     def test_nothing_published_is_said(self) -> None:
         table = Table(title="t", columns=("a",), rows=((1.0,),), notes=("Means of 3 seeds.",))
         found = judge_study(table, {}, WHOLE, None, "s")
-        assert found.label == "Nothing to compare"
-        assert "No published number is stored" in told(found)
+        assert found.label == "No published claim"
+        assert "No published number or claim is stored" in told(found)
         assert "Means of 3 seeds." in told(found)
         assert "no number next to" in judge_study(table, {"a": 2.0}, WHOLE, None, "s").headline
 

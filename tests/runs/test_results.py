@@ -10,7 +10,7 @@ import pytest
 from mindgap.core.errors import InputError
 from mindgap.core.spec import REGISTRY
 from mindgap.runs import SerialExecutor, load_results, results_page, save_results, sweep
-from mindgap.runs.results import table_of
+from mindgap.runs.results import claims_of, study_of, table_of
 
 
 def swept(toy, **fields):
@@ -84,3 +84,32 @@ def test_a_newer_schema_of_results(toy, tmp_path):
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 9'))
     with pytest.raises(InputError, match="must have schema 1, got 9"):
         load_results(path)
+
+
+class TestClaims:
+    """Claims come from the file if it has any, else from the records."""
+
+    def test_stored_claims_win(self, toy, tmp_path):
+        results = saved(toy, tmp_path)
+        results["table"]["claims"] = [{"text": "So it is.", "held": "yes"}]
+        assert [str(claim) for claim in claims_of(results)] == ["Holds: So it is."]
+
+    def test_an_unknown_study_says_nothing(self, toy, tmp_path):
+        results = saved(toy, tmp_path)
+        del results["table"]["claims"]
+        assert claims_of({**results, "study": "unheard-of"}) == ()
+        assert study_of({**results, "study": "unheard-of"}) is None
+
+    def test_records_that_no_study_can_read_say_nothing(self, toy, tmp_path):
+        results = saved(toy, tmp_path)
+        del results["table"]["claims"]
+        for trial in results["trials"]:
+            trial["record"] = {}
+        assert claims_of(results) == ()
+
+    def test_a_study_is_made_with_the_fields_that_it_still_has(self, toy, tmp_path):
+        results = saved(toy, tmp_path, count=4)
+        results["fields"] |= {"gone": 1, "raises": "no longer allowed"}
+        made = study_of(results)
+        assert made.count == 4
+        assert made.raises == type(made)().raises

@@ -38,6 +38,6 @@ lazy(
         "stats.two_way": "TwoWay minimum_detectable stratified two_way",
         "study": "Record Study Trial",
         "subject": "Subject Which check_classes typed",
-        "table": "Table",
+        "table": "Claim Table",
     },
 )

@@ -1,5 +1,6 @@
 """Special functions, exact in logarithms where bounds need it; SciPy is their reference in tests."""
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -94,6 +95,7 @@ def student_tail(statistic: float, degrees: float) -> float:
     return regularized_beta(degrees / 2, 0.5, degrees / (degrees + statistic * statistic))
 
 
+@functools.lru_cache(maxsize=1024)  # a table asks for the same one a hundred times
 def student_quantile(level: float, degrees: float) -> float:
     """Compute the half-width, in standard errors, of a two-sided interval of this level.
 

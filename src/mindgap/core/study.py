@@ -34,11 +34,14 @@ class Study(Spec, abc.ABC, abstract=True):
     """One table or figure of a paper, or one experiment.
 
     ``run`` must depend on the study's fields, the trial and nothing else, and return plain JSON
-    data. ``expected`` holds the paper's numbers, keyed as the table's rows.
+    data. ``expected`` holds the paper's numbers, keyed as the table's rows. ``reproduces`` names
+    what the study is about in the source documents, as ``"document: table or figure"`` (see
+    ``mindgap.studies.documents``); an experiment of our own names nothing.
     """
 
     family: ClassVar[str] = "study"
     expected: ClassVar[Mapping[str, float]] = {}
+    reproduces: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def trials(self) -> Sequence[Trial]:

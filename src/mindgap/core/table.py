@@ -1,17 +1,65 @@
-"""Table: the rows of a study, with intervals, the paper's numbers, notes and charts."""
+"""Table: the rows of a study, with intervals, the paper's numbers, claims, notes and charts."""
 
 import dataclasses
 import html
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from mindgap.core.chart import Chart, Gallery
 from mindgap.core.plain import fields_of
 
+Held = Literal["yes", "direction", "no"]
+HELD: Mapping[Held, str] = {"yes": "Holds", "direction": "Direction only", "no": "Not shown"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A published statement, and whether the records of a study bear it out.
+
+    Args:
+        text: The statement, in a short sentence.
+        held: ``"yes"`` if it is shown, by an exact check or a corrected test; ``"direction"`` if it
+            is shown in some settings only, or weaker than published; ``"no"`` otherwise.
+
+    >>> print(Claim("Wide networks fit random labels.", "yes"))
+    Holds: Wide networks fit random labels.
+    """
+
+    text: str
+    held: Held
+
+    @classmethod
+    def counted(cls, text: str, right: int, total: int) -> Self:
+        """Judge a statement about several settings by how many of them show it.
+
+        Args:
+            text: The statement.
+            right: In how many settings it is shown.
+            total: How many settings there are.
+
+        >>> Claim.counted("Adam takes fewer steps.", 7, 8)
+        Claim(text='Adam takes fewer steps (shown in 7 of 8).', held='direction')
+        """
+        held: Held = "no" if not right else "yes" if right == total else "direction"
+        return cls(f"{text.removesuffix('.')} (shown in {right} of {total}).", held)
+
+    @classmethod
+    def shown(cls, text: str, found: bool) -> Self:
+        """Judge a statement by a single test.
+
+        Args:
+            text: The statement.
+            found: Whether the test shows it.
+        """
+        return cls(text, "yes" if found else "no")
+
+    def __str__(self) -> str:
+        return f"{HELD[self.held]}: {self.text}"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """Columns, rows, notes and charts: what a study found.
+    """Columns, rows, claims, notes and charts: what a study found.
 
     Args:
         title: The heading.
@@ -19,6 +67,7 @@ class Table:
         rows: One tuple per row, with one entry per column.
         notes: Sentences that belong to the numbers.
         charts: Figures of the same numbers.
+        claims: Published statements without numbers to compare, each judged by the records.
     """
 
     title: str
@@ -26,10 +75,15 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
     notes: tuple[str, ...] = ()
     charts: tuple[Chart, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {**fields_of(self), "charts": [chart.to_dict() for chart in self.charts]}
+        return {
+            **fields_of(self),
+            "charts": [chart.to_dict() for chart in self.charts],
+            "claims": [dataclasses.asdict(claim) for claim in self.claims],
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -45,6 +99,7 @@ class Table:
             rows=tuple(tuple(row) for row in data["rows"]),
             notes=tuple(data.get("notes", ())),
             charts=tuple(Chart.from_dict(chart) for chart in data.get("charts", ())),
+            claims=tuple(Claim(**claim) for claim in data.get("claims", ())),
         )
 
     def to_markdown(self) -> str:
@@ -56,7 +111,8 @@ class Table:
         | 1 | 0.5 |
         """
         head = [_line(self.columns), "|" + "---|" * len(self.columns)]
-        notes = ["", *(f"- {note}" for note in self.notes)] if self.notes else []
+        told = [*self.claims, *self.notes]
+        notes = ["", *(f"- {note}" for note in told)] if told else []
         galleries = [
             part for chart in self.charts if isinstance(chart, Gallery) for part in _gallery(chart)
         ]
@@ -71,7 +127,10 @@ class Table:
         lines = ["  ".join(row).rstrip() for row in padded]
         rule = "  ".join("─" * width for width in widths)
         return "\n".join(
-            [self.title, "", lines[0], rule, *lines[1:], *(f"· {note}" for note in self.notes)]
+            [
+                *(self.title, "", lines[0], rule, *lines[1:]),
+                *(f"· {note}" for note in (*self.claims, *self.notes)),
+            ]
         )
 
 

@@ -1,5 +1,7 @@
 """Results: a sweep saved as one JSON file, and the page that is made from the file alone."""
 
+import contextlib
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -7,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mindgap.core import (
+    Claim,
     InputError,
     Spec,
     Table,
@@ -116,6 +119,55 @@ def table_of(results: Mapping[str, Any]) -> Table:
     return Table.from_dict(results["table"])
 
 
+def claims_of(results: Mapping[str, Any]) -> tuple[Claim, ...]:
+    """Return the judged claims of results.
+
+    Files that are older than claims hold none. Then the study judges the stored records; a study
+    that has changed too much to read them, or is not installed, says nothing.
+
+    Args:
+        results: What :func:`load_results` returned.
+    """
+    if "claims" in results["table"]:
+        return table_of(results).claims
+    records = [
+        (Trial(parameters=trial["parameters"], seed=trial["seed"]), trial["record"])
+        for trial in results["trials"]
+        if trial["status"] == "done" and "record" in trial
+    ]
+    study = _registered(results["study"])
+    try:
+        made: Any = None if study is None else study_of(results)
+        return made.summarize(records).claims if made is not None and records else ()
+    except Exception:  # records of another version of the study: anything may be missing in them
+        return ()
+
+
+def study_of(results: Mapping[str, Any]) -> Spec | None:
+    """Make the study of results, with defaults for fields that it did not have or has no more.
+
+    Args:
+        results: What :func:`load_results` returned.
+
+    Returns:
+        The study; None if it is not installed.
+    """
+    cls = _registered(results["study"])
+    if cls is None:
+        return None
+    known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in results["fields"].items()
+        if name in known
+    }
+    made = cls()
+    for name, value in fields.items():
+        with contextlib.suppress(InputError):  # a value that is no longer allowed
+            made = made.replace(**{name: value})
+    return made
+
+
 def _trial(trial: Trial, row: StoredTrial | None) -> dict[str, Any]:
     head = {"parameters": dict(trial.parameters), "seed": int(trial.seed)}
     if row is None:
@@ -186,6 +238,7 @@ def results_page(results: Mapping[str, Any]) -> str:
         results: What :func:`load_results` returned.
     """
     table = table_of(checked_results(results))
+    table = dataclasses.replace(table, claims=claims_of(results))
     parts = [
         f"# {table.title}",
         *_words(results["study"]),

@@ -1,4 +1,8 @@
-"""The verdict on a study: whether its table agrees with the numbers that its source published."""
+"""The verdict on a study: whether its table agrees with what its source published.
+
+The claims that a study judges itself come first. Without any, published numbers are compared with
+those next to them in the table.
+"""
 
 import dataclasses
 import itertools
@@ -6,10 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from mindgap.core import Advice, Table
+from mindgap.core import Advice, Claim, Table, UnknownNameError, find
 from mindgap.core.spec import Words
 from mindgap.report import wording
 from mindgap.report.parts import Tone, Verdict
+from mindgap.runs.results import claims_of, table_of
 
 Way = Literal["same", "other", "unclear"]
 WIDE = 1.96  # standard errors on either side make a 95 % interval
@@ -47,9 +52,9 @@ KINDS: Mapping[str, tuple[str, Tone, str, tuple[str, ...]]] = {
         (SETTINGS,),
     ),
     "nothing": (
-        "Nothing to compare",
+        "No published claim",
         "neutral",
-        "No published number is stored with these results, so nothing is judged.",
+        "No published number or claim is stored with these results, so nothing is judged.",
         ("Read differences with their intervals: one that contains zero shows no effect.",),
     ),
 }
@@ -79,8 +84,11 @@ class Pair:
         return self.low <= self.published <= self.high
 
 
+WEAKER = "The published direction is reproduced, but not everywhere or not as strongly."
+
+
 @dataclasses.dataclass(frozen=True)
-class Claim:
+class Compared:
     """What was published, compared with a table.
 
     Args:
@@ -130,6 +138,18 @@ def _kind(right: int, total: int) -> str:
     return "reproduced" if right == total else "part" if right else "not"
 
 
+def _kind_of(claims: Sequence[Claim]) -> str:
+    """Sum up claims that a study judged itself.
+
+    >>> _kind_of([Claim("a", "yes"), Claim("b", "direction")]), _kind_of([Claim("a", "no")])
+    ('direction', 'not')
+    """
+    held = [claim.held for claim in claims]
+    if "no" in held:
+        return "part" if set(held) - {"no"} else "not"
+    return "direction" if "direction" in held else "reproduced"
+
+
 def _counted(ways: Sequence[Way]) -> str:
     same, other, unclear = (ways.count(way) for way in ("same", "other", "unclear"))
     told = [
@@ -147,6 +167,37 @@ def _named(row: Sequence[Any]) -> str:
     return ", ".join(str(value) for value in row if isinstance(value, str)) or "the first column"
 
 
+def judge_results(results: Mapping[str, Any]) -> Verdict:
+    """Judge a file of results; this is what the study's page and ``mindgap reproduce`` say.
+
+    Args:
+        results: What ``mindgap.runs.load_results`` reads.
+    """
+    table, name = table_of(results), str(results["study"])
+    if not (table.claims or compared(table).pairs):
+        table = dataclasses.replace(table, claims=claims_of(results))
+    trials = counted_trials(results.get("trials", ()))
+    return judge_study(table, results.get("expected", {}), trials, words_of_study(name), name)
+
+
+def words_of_study(name: str) -> Words | None:
+    """Return what a study says of itself; None if it is not installed."""
+    try:
+        return find(name, "study").words()
+    except UnknownNameError:
+        return None
+
+
+def counted_trials(trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Count trials by their status, and list their errors."""
+    counts = {
+        status: sum(trial["status"] == status for trial in trials)
+        for status in ("done", "failed", "missing")
+    }
+    errors = list(dict.fromkeys(trial["error"] for trial in trials if trial.get("error")))
+    return {"total": len(trials), "errors": errors, **counts}
+
+
 def judge_study(
     table: Table,
     expected: Mapping[str, float],
@@ -157,28 +208,33 @@ def judge_study(
     """Judge a study by its table, and say first if trials are missing.
 
     Args:
-        table: The table, with the published numbers next to those measured here.
+        table: The table, with its claims, or with the published numbers next to those measured
+            here.
         expected: All published numbers.
         trials: How many trials there are, finished, failed and missing, and their errors.
         words: What the study is, if it is known.
         name: The name of the study.
     """
-    claim = compared(table)
-    label, tone, headline, steps = KINDS[claim.kind]
-    if expected and not claim.pairs:
+    found = compared(table)
+    kind = _kind_of(table.claims) if table.claims else found.kind
+    label, tone, headline, steps = KINDS[kind]
+    if table.claims and kind == "direction":
+        headline = WEAKER
+    elif expected and kind == "nothing":
         headline = "The table holds no number next to a published one, so nothing is judged."
     told = [f"Measured: {words.summary}"] if words else []
-    told += claim.sentences() or [
-        note for note in table.notes[:MOST_NOTES] if len(note) <= LONGEST_NOTE
-    ]
-    advice = tuple(Advice(text=step) for step in steps)
+    told += (
+        list(map(str, table.claims))
+        or found.sentences()
+        or [note for note in table.notes[:MOST_NOTES] if len(note) <= LONGEST_NOTE]
+    )
     whole = Verdict(
-        kind=claim.kind,
+        kind=kind,
         label=label,
         tone=tone,
         headline=headline,
         sentences=tuple(told),
-        advice=advice,
+        advice=tuple(Advice(text=step) for step in steps),
     )
     if trials["failed"] or trials["missing"]:
         return _incomplete(whole, trials, name)
@@ -202,7 +258,7 @@ def _incomplete(whole: Verdict, trials: Mapping[str, Any], name: str) -> Verdict
     )
 
 
-def compared(table: Table) -> Claim:
+def compared(table: Table) -> Compared:
     """Compare the published numbers of a table with those next to them.
 
     A difference between two arms points a way only if its interval leaves out zero. The interval
@@ -215,12 +271,12 @@ def compared(table: Table) -> Claim:
     """
     places = _places(table)
     if places is None:
-        return Claim()
+        return Compared()
     pairs = tuple(
         pair for row in table.rows if (pair := _pair(table.columns, row, *places)) is not None
     )
     if "arm" not in table.columns:
-        return Claim(pairs)
+        return Compared(pairs)
     arm = table.columns.index("arm")
     ways = tuple(
         _way(table.columns, first, second)
@@ -228,7 +284,7 @@ def compared(table: Table) -> Claim:
         if _head(first.row, places[0], arm) == _head(second.row, places[0], arm)
         and first.published != second.published
     )
-    return Claim(pairs, ways)
+    return Compared(pairs, ways)
 
 
 def _places(table: Table) -> tuple[int, int] | None:

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mindgap.core import UnknownNameError, find, ordered, restored, write_whole
-from mindgap.core.spec import Words
+from mindgap.core import ordered, restored, write_whole
 from mindgap.report import html, wording
 from mindgap.report.draw import draw_all
-from mindgap.report.pages.claim import judge_study
+from mindgap.report.pages.claim import counted_trials, judge_results, words_of_study
 from mindgap.report.parts import Verdict
 from mindgap.runs.results import table_of
 
@@ -22,7 +21,7 @@ def study_page(
     Args:
         results: What ``mindgap.runs.load_results`` reads.
         path: Where the page goes.
-        verdict: What the page says first; a comparison with the published numbers if None.
+        verdict: What the page says first; a comparison with what was published if None.
     """
     return write_whole(path, study_html(results, verdict))
 
@@ -31,35 +30,18 @@ def study_html(results: Mapping[str, Any], verdict: Verdict | None = None) -> st
     """Return the page as text."""
     # A file that was read as bare JSON holds infinities as words.
     results = restored(ordered(results, "results"))
-    table, name, expected = table_of(results), str(results["study"]), results.get("expected", {})
-    trials, words = _trials(results.get("trials", ())), _words(name)
+    table = table_of(results)
     return html.render(
         "study.html",
         title=table.title,
-        verdict=verdict or judge_study(table, expected, trials, words, name),
-        words=words,
+        verdict=verdict or judge_results(results),
+        words=words_of_study(str(results["study"])),
         table=table,
         charts=draw_all(table.charts, "chart"),
-        expected=expected,
-        trials=trials,
+        expected=results.get("expected", {}),
+        trials=counted_trials(results.get("trials", ())),
         provenance=_provenance(results),
     )
-
-
-def _words(name: str) -> Words | None:
-    try:
-        return find(name, "study").words()
-    except UnknownNameError:
-        return None
-
-
-def _trials(trials: Any) -> dict[str, Any]:
-    counts = {
-        status: sum(trial["status"] == status for trial in trials)
-        for status in ("done", "failed", "missing")
-    }
-    errors = list(dict.fromkeys(trial["error"] for trial in trials if trial.get("error")))
-    return {"total": len(trials), "errors": errors, **counts}
 
 
 def _provenance(results: Mapping[str, Any]) -> dict[str, str]:

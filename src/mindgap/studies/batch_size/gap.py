@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from mindgap.core import (
+    Claim,
     Line,
+    Paired,
     Recipe,
     Record,
     Series,
@@ -47,6 +49,7 @@ class BatchSizeGap(Study):
 
     method = ("E7",)
     cites = ("keskar2017large",)
+    reproduces = ("expressivity: Batch size",)
 
     seeds: int = option(20, help="number of paired seeds", low=2)
     epochs: int = option(200, help="passes over the training data at equal epochs", low=1)
@@ -117,6 +120,14 @@ class BatchSizeGap(Study):
                 *_paired_notes(records),
             ),
             charts=(_chart(rows),),
+            claims=tuple(
+                Claim.shown(
+                    "The gap grows with the batch size, at equal epochs.",
+                    test.difference > 0 and p_value < 0.05,
+                )
+                for budget, _, _, test, p_value in _paired(records)
+                if budget == "epochs"
+            ),
         )
 
     def tiny(self) -> Self:
@@ -149,7 +160,9 @@ def _gaps(record: Record) -> list[float]:
     ]
 
 
-def _paired_notes(records: Sequence[tuple[Trial, Record]]) -> list[str]:
+def _paired(
+    records: Sequence[tuple[Trial, Record]],
+) -> list[tuple[str, int, int, Paired, float]]:
     """Compare the largest batch with the smallest, paired over seeds, corrected by Holm."""
     found = []
     for budget in BUDGETS:
@@ -162,11 +175,15 @@ def _paired_notes(records: Sequence[tuple[Trial, Record]]) -> list[str]:
             (small, control), (large, treated) = min(arms), max(arms)
             found.append((budget, small, large, paired(treated, control)))
     corrected = holm([test.p_value for *_, test in found])
+    return [(*one, p_value) for one, p_value in zip(found, corrected, strict=True)]
+
+
+def _paired_notes(records: Sequence[tuple[Trial, Record]]) -> list[str]:
     return [
         f"At equal {budget}, gap at batch size {large} minus gap at {small}: "
         f"{test.difference:+.4f} {test.interval}, "
         f"p = {p_value:.2g} (paired over {test.pairs} seeds, Holm)."
-        for (budget, small, large, test), p_value in zip(found, corrected, strict=True)
+        for budget, small, large, test, p_value in _paired(records)
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from mindgap.core import (
+    Claim,
     Paired,
     Points,
     Recipe,
@@ -66,6 +67,7 @@ class LargeBatch(Study):
 
     method = ("E7",)
     cites = ("keskar2017large",)
+    reproduces = ("expressivity: Batch size",)
 
     seeds: int = option(10, help="number of paired seeds, each with its own digits", low=2)
     samples: int = option(2_000, help="digits to train on", low=20)
@@ -137,6 +139,7 @@ class LargeBatch(Study):
             ),
             notes=(CLAIM, BOX, *_comparisons(runs)),
             charts=(_chart(runs),),
+            claims=_claims(runs),
         )
 
     def tiny(self) -> Self:
@@ -148,19 +151,45 @@ def _mean(own: Mapping[int, Record], name: str) -> float:
     return math.fsum(record[name] for record in own.values()) / len(own)
 
 
-def _comparisons(runs: Runs) -> list[str]:
+def _tests(runs: Runs) -> list[tuple[str, str, Paired, float]]:
     """Compare each large arm with small batches, paired over seeds, all corrected by Holm."""
     found = [
-        (arm, *COMPARED[name], paired(*(_values(runs[one], name) for one in (arm, "small"))))
+        (arm, name, paired(*(_values(runs[one], name) for one in (arm, "small"))))
         for arm in ARMS[1:]
         for name in COMPARED
         if arm in runs and len(runs[arm]) > 1 and runs[arm].keys() == runs["small"].keys()
     ]
     corrected = holm([test.p_value for *_, test in found])
+    return [(*one, p_value) for one, p_value in zip(found, corrected, strict=True)]
+
+
+def _comparisons(runs: Runs) -> list[str]:
     return [
-        _sentence(arm, name, ratio, test, p_value)
-        for (arm, name, ratio, test), p_value in zip(found, corrected, strict=True)
+        _sentence(arm, *COMPARED[name], test, p_value) for arm, name, test, p_value in _tests(runs)
     ]
+
+
+def _claims(runs: Runs) -> tuple[Claim, ...]:
+    """Judge the paper's claims in its own setting, equal epochs."""
+    shown = {
+        name: test.difference > 0 and p_value <= 0.05
+        for arm, name, test, p_value in _tests(runs)
+        if arm == "large, equal epochs"
+    }
+    sharp = [shown[name] for name in shown if COMPARED[name][1]]
+    worse = [shown[name] for name in shown if not COMPARED[name][1]]
+    return (
+        (
+            Claim.counted("At equal epochs, large batches end in sharper minima", *_count(sharp)),
+            Claim.counted("At equal epochs, large batches generalize worse", *_count(worse)),
+        )
+        if shown
+        else ()
+    )
+
+
+def _count(shown: Sequence[bool]) -> tuple[int, int]:
+    return sum(shown), len(shown)
 
 
 def _values(own: Mapping[int, Record], name: str) -> list[float]:

@@ -4,7 +4,18 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from mindgap.core import InputError, Recipe, Record, Study, Subject, Table, Trial, option
+from mindgap.core import (
+    Claim,
+    InputError,
+    Paired,
+    Recipe,
+    Record,
+    Study,
+    Subject,
+    Table,
+    Trial,
+    option,
+)
 from mindgap.core.chart import Line, Mark, Series
 from mindgap.core.stats.comparisons import mean_interval, paired
 from mindgap.data import DataSet, digits, mnist
@@ -46,6 +57,7 @@ class NoiseByLayer(Study):
 
     method = ("E11",)
     cites = ("arora2018stronger", "zhang2017understanding")
+    reproduces = ("expressivity: Compression",)
 
     seeds: int = option(5, help="training sets per kind of label", low=2)
     samples: int = option(1000, help="training samples", low=50)
@@ -128,6 +140,7 @@ class NoiseByLayer(Study):
                 *_compression(by_state),
             ),
             charts=(_decay(by_state), _cushions(by_state)),
+            claims=_claims(rows, _tests(by_state, layers, self._overlap())),
         )
 
     def tiny(self) -> Self:
@@ -158,7 +171,28 @@ def _mean(records: Sequence[Record], name: str) -> float:
     return math.fsum(record[name] for record in records) / len(records)
 
 
-def _judged(by_state: dict[str, list[Record]], layers: int, overlap: float) -> list[str]:
+def _claims(
+    rows: Sequence[tuple[Any, ...]], tests: Sequence[tuple[bool, str, Paired]]
+) -> tuple[Claim, ...]:
+    true = [row[-1] for row in rows if row[0].startswith(STATES[1])]
+    steadier = [
+        t.difference < 0 and t.p_value < 0.025 for _, other, t in tests if other == STATES[2]
+    ]
+    return (
+        Claim.counted(
+            "After training on true labels, noise decays.", true.count("decays"), len(true)
+        ),
+        Claim.counted(
+            "True labels leave networks more stable under noise than random ones.",
+            sum(steadier),
+            len(steadier),
+        ),
+    )
+
+
+def _tests(
+    by_state: dict[str, list[Record]], layers: int, overlap: float
+) -> list[tuple[bool, str, Paired]]:
     """Compare true with random labels and with no training, over all layers."""
     ends = {
         state: [math.fsum(row[-1] for row in record["decay"]) / layers for record in own]
@@ -168,13 +202,17 @@ def _judged(by_state: dict[str, list[Record]], layers: int, overlap: float) -> l
     for biases in (False, True):
         for other in (STATES[2], STATES[0]):
             arms = (ends[state + _biases(biases)] for state in (STATES[1], other))
-            found = paired(*arms, overlap=overlap)
-            lines.append(
-                f"Error of the outputs over noise, mean over layers, {'with' if biases else 'without'}"
-                f" biases: true labels minus {other} {found.difference:.3g} {found.interval}, "
-                f"p = {found.p_value:.2g}."
-            )
+            lines.append((biases, other, paired(*arms, overlap=overlap)))
     return lines
+
+
+def _judged(by_state: dict[str, list[Record]], layers: int, overlap: float) -> list[str]:
+    return [
+        f"Error of the outputs over noise, mean over layers, {'with' if biases else 'without'} "
+        f"biases: true labels minus {other} {found.difference:.3g} {found.interval}, "
+        f"p = {found.p_value:.2g}."
+        for biases, other, found in _tests(by_state, layers, overlap)
+    ]
 
 
 def _compression(by_state: dict[str, list[Record]]) -> list[str]:

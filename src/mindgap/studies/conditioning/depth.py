@@ -9,6 +9,7 @@ from torch import nn
 
 from mindgap.core import (
     Chart,
+    Claim,
     Line,
     Record,
     Series,
@@ -43,6 +44,9 @@ NOTES = (
     "count with the limit.",
 )
 
+ASKED = {"steps": "fewer steps", "largest": "smaller λ_max"}
+Found = Mapping[tuple[int, bool], Record]
+
 
 class ConditioningDepth(Study):
     r"""Compare plain and residual networks of 20 and 56 layers by curvature and speed.
@@ -61,6 +65,7 @@ class ConditioningDepth(Study):
 
     method = ("E4",)
     cites = ("he2016deep", "ioffe2015batch")
+    reproduces = ("expressivity: Deeper ConvNets",)
 
     depths: tuple[int, ...] = option((20, 56), help="weighted layers, 6n + 2 each", low=8)
     seeds: int = option(5, help="fresh seeds per network", low=2)
@@ -135,11 +140,10 @@ class ConditioningDepth(Study):
             rows=tuple(self._row(found, depth, skips) for depth, skips in found),
             notes=(*NOTES, *_judged(found)),
             charts=(_chart(found),),
+            claims=_claims(found),
         )
 
-    def _row(
-        self, found: Mapping[tuple[int, bool], Record], depth: int, skips: bool
-    ) -> tuple[object, ...]:
+    def _row(self, found: Found, depth: int, skips: bool) -> tuple[object, ...]:
         record = found[depth, skips]
         steps = {arm: found[depth, arm]["steps"] for arm in ARMS if (depth, arm) in found}
         return (
@@ -165,21 +169,43 @@ def _middle(values: Sequence[float]) -> float:
     return float(torch.tensor(values, dtype=torch.float64).median())
 
 
-def _judged(found: Mapping[tuple[int, bool], Record]) -> list[str]:
-    """Say, for every depth, whether skips narrow the spectrum and save steps."""
+def _tests(found: Found) -> list[tuple[int, str, float, float]]:
+    """Compare steps and curvature with and without skips: depth, quantity, difference, p-value."""
     depths = sorted({depth for depth, _ in found})
-    asked = [
-        (f"depth {depth}, {words}", *(found[depth, arm][name] for arm in (True, False)))
-        for depth in depths
-        for name, words in (("steps", "fewer steps"), ("largest", "smaller λ_max"))
-    ]
-    tests = [paired(first, second) for _, first, second in asked]
+    asked = [(depth, name) for depth in depths for name in ASKED]
+    tests = [paired(*(found[depth, arm][name] for arm in (True, False))) for depth, name in asked]
     corrected = holm([test.p_value for test in tests])
+    return [
+        (*one, test.difference, p) for one, test, p in zip(asked, tests, corrected, strict=True)
+    ]
+
+
+def _judged(found: Found) -> list[str]:
+    """Say, for every depth, whether skips narrow the spectrum and save steps."""
     verdicts = [
-        f"{words}: {_verdict(test.difference, p)} (corrected p {p:.2g})"
-        for (words, *_), test, p in zip(asked, tests, corrected, strict=True)
+        f"depth {depth}, {ASKED[name]}: {_verdict(difference, p)} (corrected p {p:.2g})"
+        for depth, name, difference, p in _tests(found)
     ]
     return [f"With skips, at {'; '.join(verdicts)}."]
+
+
+def _claims(found: Found) -> tuple[Claim, ...]:
+    tests = _tests(found)
+    depths = sorted({depth for depth, _ in found})
+    small = [_middle(found[depth, False]["gradients"]) < 1 for depth in depths]
+    counts = {
+        name: sum(_verdict(d, p) == "yes" for _, own, d, p in tests if own == name)
+        for name in ASKED
+    }
+    return (
+        Claim.counted("Skip connections save steps.", counts["steps"], len(depths)),
+        Claim.counted("Skip connections lower the curvature.", counts["largest"], len(depths)),
+        Claim.counted(
+            "In plain networks the first layer's gradient is below the last one's.",
+            sum(small),
+            len(depths),
+        ),
+    )
 
 
 def _verdict(difference: float, p: float) -> str:
@@ -188,7 +214,7 @@ def _verdict(difference: float, p: float) -> str:
     return "yes" if difference < 0 else "no, the opposite"
 
 
-def _chart(found: Mapping[tuple[int, bool], Record]) -> Chart:
+def _chart(found: Found) -> Chart:
     series = tuple(
         Series(
             name=f"{ARMS[skips]}, {depth} layers",

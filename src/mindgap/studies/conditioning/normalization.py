@@ -9,6 +9,7 @@ from torch import nn
 from mindgap.core import (
     Bar,
     Chart,
+    Claim,
     Record,
     Series,
     Study,
@@ -75,6 +76,7 @@ class ConditioningNormalization(Study):
         "qiao2019weight",
         "brock2021characterizing",
     )
+    reproduces = ("expressivity: Normalization",)
 
     quick: bool = option(False, help="the transformer at its standard setting only")
     seeds: int = option(5, help="fresh seeds per norm", low=2)
@@ -149,6 +151,10 @@ class ConditioningNormalization(Study):
             ),
             rows=tuple(rows),
             notes=(*NOTES, *_judged(groups)),
+            claims=tuple(
+                Claim.shown(f"{words[0].upper()}{words[1:]} ({setting}).", verdict == "holds")
+                for words, setting, _, verdict, _ in _tests(groups)
+            ),
             charts=tuple(
                 _chart(network, groups)
                 for network in ARMS
@@ -256,7 +262,10 @@ CLAIMS = (
 )
 
 
-def _judged(groups: Mapping[tuple[str, str], Mapping[str, Record]]) -> list[str]:
+def _tests(
+    groups: Mapping[tuple[str, str], Mapping[str, Record]],
+) -> list[tuple[str, str, list[Any], str, float]]:
+    """Test every claim: its words, setting, compared values, verdict and corrected p-value."""
     asked = [
         (words, setting, [groups[network, setting][arm][what] for arm in (norm, control)])
         for network, settings, norm, control, what, words in CLAIMS
@@ -266,9 +275,16 @@ def _judged(groups: Mapping[tuple[str, str], Mapping[str, Record]]) -> list[str]
     tests = [paired(*values) for _, _, values in asked]
     corrected = holm([test.p_value for test in tests])
     return [
-        f"{words[0].upper()}{words[1:]} ({setting}): {_verdict(test.difference, p)} "
+        (*one, _verdict(test.difference, p), p)
+        for one, test, p in zip(asked, tests, corrected, strict=True)
+    ]
+
+
+def _judged(groups: Mapping[tuple[str, str], Mapping[str, Record]]) -> list[str]:
+    return [
+        f"{words[0].upper()}{words[1:]} ({setting}): {verdict} "
         f"(means {_mean(values[0]):.3g} and {_mean(values[1]):.3g}, corrected p {p:.2g})."
-        for (words, setting, values), test, p in zip(asked, tests, corrected, strict=True)
+        for words, setting, values, verdict, p in _tests(groups)
     ]
 
 

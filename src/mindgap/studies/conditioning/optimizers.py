@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from mindgap.core import Bar, Chart, Record, Series, Study, Table, Trial, option
+from mindgap.core import Bar, Chart, Claim, Record, Series, Study, Table, Trial, option
 from mindgap.studies.conditioning.networks import NETWORKS, images, sequences, started
 from mindgap.studies.conditioning.steps import RULES, Problem, compared, spoken, tuned
 
@@ -51,6 +51,7 @@ class ConditioningOptimizers(Study):
         "martens2015optimizing",
         "gupta2018shampoo",
     )
+    reproduces = ("expressivity: Optimizers",)
 
     quick: bool = option(False, help="the transformer at its standard setting only")
     seeds: int = option(5, help="fresh seeds per optimizer", low=2)
@@ -108,6 +109,11 @@ class ConditioningOptimizers(Study):
                 *_judged(groups),
                 f"Learning rates at an end of their grid: {'; '.join(ends) or 'none'}.",
             ),
+            claims=tuple(
+                Claim.counted(f"{rule} takes fewer steps than SGD.", count, len(groups))
+                for rule, count in _wins(groups).items()
+                if rule != "momentum"
+            ),
             charts=tuple(
                 _chart(network, groups)
                 for network in NETWORKS
@@ -138,7 +144,7 @@ class ConditioningOptimizers(Study):
         )
 
 
-def _judged(groups: Mapping[tuple[str, str], Mapping[str, Record]]) -> list[str]:
+def _wins(groups: Mapping[tuple[str, str], Mapping[str, Record]]) -> dict[str, int]:
     """Count the settings in which each optimizer needs fewer steps than SGD, beyond noise."""
     wins: dict[str, int] = {}
     for found in groups.values():
@@ -146,7 +152,11 @@ def _judged(groups: Mapping[tuple[str, str], Mapping[str, Record]]) -> list[str]
         for rule, (_, p) in compared(steps, "SGD").items():
             fewer = sum(steps[rule]) < sum(steps["SGD"])
             wins[rule] = wins.get(rule, 0) + (fewer and p < 0.05)
-    words = ", ".join(f"{rule} {count}" for rule, count in wins.items())
+    return wins
+
+
+def _judged(groups: Mapping[tuple[str, str], Mapping[str, Record]]) -> list[str]:
+    words = ", ".join(f"{rule} {count}" for rule, count in _wins(groups).items())
     return [f"Settings of {len(groups)} with significantly fewer steps than SGD: {words}."]
 
 

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from mindgap.core import (
     Chart,
+    Claim,
     Line,
     Record,
     Series,
@@ -56,6 +57,7 @@ class ConditioningRareWords(Study):
 
     method = ("E4",)
     cites = ("duchi2011adaptive",)
+    reproduces = ("expressivity: Rare words",)
 
     seeds: int = option(10, help="fresh seeds per optimizer", low=2)
     search: int = option(3, help="seeds on which the learning rate is chosen", low=1)
@@ -137,6 +139,12 @@ class ConditioningRareWords(Study):
                 f"Learning rates at an end of their grid: {', '.join(ends) or 'none'}.",
             ),
             charts=(_chart(found),),
+            claims=(
+                Claim.counted(
+                    "Adaptive optimizers learn rare words better than SGD.",
+                    *map(len, _better(found, tests)),
+                ),
+            ),
         )
 
     def tiny(self) -> Self:
@@ -198,13 +206,21 @@ def _percent(values: Sequence[float]) -> str:
     return f"{100 * sum(values) / len(values):.1f} %"
 
 
-def _judged(found: Mapping[str, Record], tests: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _better(
+    found: Mapping[str, Record], tests: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[str], list[str]]:
+    """Return the adaptive optimizers that beat SGD on rare words, and all of them."""
     adaptive = [rule for rule in ("AdaGrad", "RMSProp", "AdaDelta", "Adam") if rule in found]
     better = [
         rule
         for rule in adaptive
         if tests[rule]["rare"][0].difference < 0 and tests[rule]["rare"][1] < 0.05
     ]
+    return better, adaptive
+
+
+def _judged(found: Mapping[str, Record], tests: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    better, adaptive = _better(found, tests)
     return [
         f"On rare words, {len(better)} of {len(adaptive)} adaptive optimizers have a significantly "
         f"lower error than SGD: {', '.join(better) or 'none'}."

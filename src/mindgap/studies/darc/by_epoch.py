@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from mindgap.core import (
+    Claim,
     Line,
     Recipe,
     Record,
@@ -64,6 +65,7 @@ class DARCByEpoch(Study):
 
     method = ("K7", "K9")
     cites = ("kawaguchi2017generalization",)
+    reproduces = ("darc: DARC1 on ILSVRC 2012",)
 
     seeds: int = option(5, help="number of paired runs, each with its own images", low=2)
     samples: int = option(1_500, help="images, of which a tenth is held out", low=40)
@@ -113,6 +115,7 @@ class DARCByEpoch(Study):
             rows=tuple(_row(arm, found, whole[PLAIN]) for arm, found in whole.items()),
             notes=NOTES,
             charts=(_chart(whole),),
+            claims=_claims(whole),
         )
 
     def tiny(self) -> Self:
@@ -142,6 +145,19 @@ def _row(arm: str, runs: Sequence[Record], plain: Sequence[Record]) -> tuple[Any
     return (
         *(arm, float(np.mean(held)), float(np.mean(test)), interval.low, interval.high, lowest),
         *(value, spread.low, spread.high, float(np.mean(train))),
+    )
+
+
+def _claims(runs: dict[str, list[Record]]) -> tuple[Claim, ...]:
+    arms = [arm for arm in runs if arm.startswith("DARC1")]
+    if not arms or len(runs[PLAIN]) < 2:
+        return ()
+    chosen = min(arms, key=lambda arm: float(np.mean(_errors(runs[arm], "validation"))))
+    _, spread = ratio(_errors(runs[chosen], "test"), _errors(runs[PLAIN], "test"))
+    return (
+        Claim.shown(
+            "At the end DARC1 has a lower error, λ chosen on held-out data.", spread.high < 1
+        ),
     )
 
 

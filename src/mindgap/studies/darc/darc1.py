@@ -87,6 +87,7 @@ class DARC1(Study):
 
     method = ("K7", "K9")
     cites = ("kawaguchi2017generalization",)
+    reproduces = ("darc: DARC1",)
     expected = EXPECTED
 
     seeds: int = option(20, help="number of paired seeds", low=2)

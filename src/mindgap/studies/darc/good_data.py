@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 from mindgap.core import (
+    Claim,
     Line,
     Recipe,
     Record,
@@ -51,6 +52,7 @@ class GoodDataSet(Study):
 
     method = ("K4",)
     cites = ("kawaguchi2017generalization",)
+    reproduces = ("darc: Good data set",)
 
     seeds: int = option(5, help="number of seeds, each with its own division of the data", low=2)
     held: int = option(700, help="number of held-out samples", low=50, high=700)
@@ -131,6 +133,7 @@ class GoodDataSet(Study):
             ),
             rows=rows,
             notes=(CLAIM, *_notes(groups)),
+            claims=_claims(groups),
             charts=(_chart(rows),),
         )
 
@@ -156,6 +159,21 @@ def _row(group: Sequence[Record]) -> tuple[object, ...]:
         *(mean("beta_2"), mean("beta_2_null"), above("beta_2_p")),
         *(mean("gap"), mean("limit"), mean("squared_path_norm")),
     )
+
+
+def _claims(groups: dict[tuple[Any, ...], list[Record]]) -> tuple[Claim, ...]:
+    """Judge Proposition 4, and whether β₂ sees wrong labels at the largest share of them."""
+    every = [record for group in groups.values() for record in group]
+    held = sum(record["gap"] <= record["limit"] for record in every)
+    told = [Claim.counted("The gap is below the limit of Proposition 4.", held, len(every))]
+    for place, words in (("training", "the training data"), ("both", "training and test data")):
+        noisy = [key for key in groups if key[0] == place]
+        if noisy:
+            group = groups[max(noisy, key=lambda key: (key[2], key[1]))]
+            ratios = [record["beta_2"] / record["beta_2_null"] for record in group]
+            shown = len(ratios) > 1 and mean_interval(ratios).low > 1
+            told.append(Claim.shown(f"β₂ sees that labels of {words} are wrong.", shown))
+    return tuple(told)
 
 
 def _notes(groups: dict[tuple[Any, ...], list[Record]]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, Record, Study, Table, Trial, generator, number, option
+from mindgap.core import Claim, InputError, Record, Study, Table, Trial, generator, number, option
 
 DOUBLE = torch.float64
 UNIT = torch.finfo(DOUBLE).eps
@@ -57,6 +57,7 @@ class LinearFailure(Study):
 
     method = ("K8",)
     cites = ("kawaguchi2017generalization",)
+    reproduces = ("darc: Linear models",)
 
     seeds: int = option(10, help="problems per design", low=1)
     outputs: int = option(3, help="columns of the labels", low=1)
@@ -93,6 +94,7 @@ class LinearFailure(Study):
         )
         built = [case for _, record in records for case in record["cases"] if not case["refused"]]
         held = sum(case["held"] for case in built)
+        independent = [row for row in rows if row[4] == str(row[1])]  # rank Φ = m
         return Table(
             title="Linear models: fitting any labels, and useless weights that generalize",
             columns=(
@@ -101,6 +103,18 @@ class LinearFailure(Study):
                 *("(ii) built", "(ii) holds", "(ii) largest excess over ε, relative"),
             ),
             rows=rows,
+            claims=(
+                Claim.counted(
+                    "Any labels are fitted if the training rows are independent.",
+                    sum(row[7] == "yes" for row in independent),
+                    len(independent),
+                ),
+                Claim.counted(
+                    "Weights of any size fit and generalize if a direction is missing.",
+                    held,
+                    len(built),
+                ),
+            ),
             notes=(
                 f"(ii) holds in {held} of {len(built)} constructions: ε of "
                 f"{', '.join(f'{one:g}' for one in PRECISIONS)}, δ of "

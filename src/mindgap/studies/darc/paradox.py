@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core import Line, Record, Series, Study, Table, Trial, generator, option
+from mindgap.core import Claim, Line, Record, Series, Study, Table, Trial, generator, option
 
 DOUBLE = torch.float64
 SCALES = (1.0, 1e3, 1e6)
@@ -60,6 +60,12 @@ class Jumping:
         return torch.where((x == SPOT).all(1), self.value, truth(x))
 
 
+CLAIMS = {
+    "sharp": "A class that memorizes, with f* at a sharp minimum, can have the gap of f*.",
+    "unstable": "An unstable and non-robust algorithm can have the gap of f*.",
+}
+
+
 class Paradox(Study):
     r"""Build a sharp, memorizing class and an unstable, non-robust algorithm with a small gap.
 
@@ -84,6 +90,7 @@ class Paradox(Study):
 
     method = ("K9",)
     cites = ("kawaguchi2017generalization", "dinh2017sharp")
+    reproduces = ("darc: Paradox",)
 
     seeds: int = option(20, help="training sets per scale", low=2)
     samples: int = option(200, help="training samples", low=10)
@@ -145,7 +152,7 @@ class Paradox(Study):
         for trial, record in records:
             groups.setdefault((trial["part"], trial["scale"]), []).append(record)
         rows = tuple(_row(part, scale, found) for (part, scale), found in groups.items())
-        equal = all(abs(abs(record["gap"]) - record["epsilon"]) < 1e-12 for _, record in records)
+        equal = all(_equal(record) for _, record in records)
         return Table(
             title="Sharp, memorizing, unstable and non-robust, with the gap of the true function",
             columns=(
@@ -154,6 +161,11 @@ class Paradox(Study):
                 *("largest |gap|", "ε, the gap of f*"),
             ),
             rows=rows,
+            claims=tuple(
+                Claim.shown(CLAIMS[part], all(_equal(record) for record in found))
+                for part in CLAIMS
+                if (found := [record for trial, record in records if trial["part"] == part])
+            ),
             notes=(
                 f"The gap {'equals' if equal else 'differs from'} that of f* in all "
                 f"{len(records)} cases: 4 · noise minus the mean loss of f* on the training set.",
@@ -171,6 +183,11 @@ class Paradox(Study):
     def tiny(self) -> Self:
         """Use two small training sets."""
         return self.replace(seeds=2, samples=20)
+
+
+def _equal(record: Record) -> bool:
+    """Whether the gap is that of f*."""
+    return bool(abs(abs(record["gap"]) - record["epsilon"]) < 1e-12)
 
 
 def truth(x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from mindgap.core import (
     Bar,
+    Claim,
     MindgapError,
     Recipe,
     Record,
@@ -71,6 +72,7 @@ class RandomLabels(Study):
 
     method = ("K9", "K1")
     cites = ("zhang2017understanding", "kawaguchi2017generalization")
+    reproduces = ("darc: Random labels",)
 
     seeds: int = option(10, help="training sets per problem and kind of label", low=2)
     scale: float = option(1.0, help="factor of the number of epochs", above=0)
@@ -118,6 +120,7 @@ class RandomLabels(Study):
             rows=rows,
             notes=(*_errors(records), *_counts(rows), *_reasons(found)),
             charts=(_chart(found),),
+            claims=_claims(records, rows),
         )
 
     def tiny(self) -> Self:
@@ -280,6 +283,24 @@ def _through(pairs: Pairs) -> str | None:
         return None
     share = math.fsum(pairs.differences("empirical")) / total
     return "empirical term" if share > 0.5 else "complexity term"
+
+
+def _claims(
+    records: Sequence[tuple[Trial, Record]], rows: Sequence[tuple[Any, ...]]
+) -> tuple[Claim, ...]:
+    fitted = [
+        record["train_error"] == 0 for trial, record in records if trial["labels"] == "random"
+    ]
+    blind = [row[-1] for row in rows if row[2] == "no"]
+    vacuous = sum(not told.startswith("sees it, and is not vacuous") for told in blind)
+    return (
+        Claim.counted("Networks fit random labels.", sum(fitted), len(fitted)),
+        Claim.counted(
+            "Bounds without held-out data are blind to random labels, or vacuous for true ones.",
+            vacuous,
+            len(blind),
+        ),
+    )
 
 
 def _errors(records: Sequence[tuple[Trial, Record]]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import torch
 
-from mindgap.core import Line, Recipe, Record, Series, Study, Table, Trial, option
+from mindgap.core import Claim, Line, Recipe, Record, Series, Study, Table, Trial, option
 from mindgap.data.sources import source
 from mindgap.nets import MLP
 from mindgap.training.decomposition.runs import Decomposed, Plan, decomposed
@@ -49,6 +49,7 @@ class ErrorDecomposition(Study):
 
     method = ("E1", "S7")
     cites = ("bottou2008tradeoffs",)
+    reproduces = ("expressivity: Error decomposition", "stability: Error decomposition")
 
     sizes: tuple[int, ...] = option(
         (25, 50, 100, 200, 400), help="numbers of training samples", low=2
@@ -112,6 +113,7 @@ class ErrorDecomposition(Study):
             ),
             rows=tuple(_row(trial, row) for trial, row in rows),
             notes=(*_judged(by), *NOTES),
+            claims=_claims(by),
             charts=(
                 *(
                     _chart(axis, key, names, found)
@@ -187,6 +189,22 @@ def _judged(by: Mapping[str, Sequence[tuple[Trial, Mapping[str, Any]]]]) -> list
                 f"{last[0]:.4f} at the largest, {'intervals apart' if apart else 'not shown'}."
             )
     return told
+
+
+def _claims(by: Mapping[str, Sequence[tuple[Trial, Mapping[str, Any]]]]) -> tuple[Claim, ...]:
+    """Compare the ends of an axis: a change is shown if the intervals do not overlap."""
+    asked = (
+        ("width", 0, "Approximation error falls with the width.", False),
+        ("samples", 1, "Estimation error falls with the samples.", False),
+        ("width", 1, "Estimation error grows with the width.", True),
+    )
+    told = list[Claim]()
+    for axis, place, text, grows in asked:
+        found = [row["excess"][place] for _, row in by[axis]]
+        if len(found) > 1:
+            low, high = (found[0], found[-1]) if grows else (found[-1], found[0])
+            told.append(Claim.shown(text, low[2] < high[1]))
+    return tuple(told)
 
 
 def _chart(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mindgap.core import (
     Chart,
+    Claim,
     Line,
     Recipe,
     Record,
@@ -58,6 +59,7 @@ class DoubleDescentEpochs(Study):
 
     method = ("S8",)
     cites = ("nakkiran2020deep", "heckel2021early")
+    reproduces = ("stability: Double descent",)
 
     seeds: int = option(20, help="draws per model, half of them to find minimum and peak", low=4)
     samples: int = option(400, help="training digits of the network", low=20, high=1500)
@@ -111,6 +113,12 @@ class DoubleDescentEpochs(Study):
             rows=tuple((MODELS[name], *found[name]) for name in found),
             notes=(*NOTES, *(_judged(name, found[name]) for name in found)),
             charts=tuple(_chart(name, own) for name, own in runs.items()),
+            claims=tuple(
+                Claim.shown(
+                    f"Test error falls, rises and falls again ({MODELS[name]}).", all(_seen(row))
+                )
+                for name, row in found.items()
+            ),
         )
 
     def tiny(self) -> Self:
@@ -195,11 +203,17 @@ def turning(runs: Sequence[Record]) -> tuple[float, ...]:
     )
 
 
-def _judged(name: str, row: tuple[float, ...]) -> str:
+def _seen(row: tuple[float, ...]) -> tuple[bool, bool]:
+    """Whether the rise and the second fall are shown."""
     rise, rise_p, fall, fall_p = row[5:]
-    if rise > 0 and rise_p < 0.05 and fall > 0 and fall_p < 0.05:
+    return rise > 0 and rise_p < 0.05, fall > 0 and fall_p < 0.05
+
+
+def _judged(name: str, row: tuple[float, ...]) -> str:
+    rises, falls = _seen(row)
+    if rises and falls:
         verdict = "error falls, rises and falls again"
-    elif rise > 0 and rise_p < 0.05:
+    elif rises:
         verdict = "error falls and rises; no second fall is shown"
     else:
         verdict = "no rise is shown"

@@ -269,6 +269,9 @@ def middle(runs: Sequence[Record], ratio: float, name: str) -> float:
     return math.exp(math.fsum(math.log(max(value, 1e-300)) for value in found) / len(found))
 
 
+CLEAR = 3.0  # standard errors from which on a peak counts as shown: p < 0.02 with ten seeds
+
+
 def peak_test(peak: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
     """Compare logarithms of losses at the threshold and elsewhere, paired over seeds.
 

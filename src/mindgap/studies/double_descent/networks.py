@@ -6,6 +6,7 @@ from typing import Self
 
 from mindgap.core import (
     Chart,
+    Claim,
     Line,
     Mark,
     Paired,
@@ -59,6 +60,7 @@ class DoubleDescentNetworks(Study):
 
     method = ("S8",)
     cites = ("nakkiran2020deep", "belkin2019reconciling")
+    reproduces = ("stability: Double descent",)
 
     seeds: int = option(10, help="draws of digits, wrong labels and initial weights", low=2)
     widths: tuple[int, ...] = option(
@@ -130,6 +132,7 @@ class DoubleDescentNetworks(Study):
             rows=tuple(_row(width, own) for width, own in runs.items()),
             notes=(*NOTES, *_judged(runs, threshold)),
             charts=(_chart(runs, threshold),),
+            claims=_claims(runs, threshold),
         )
 
     def tiny(self) -> Self:
@@ -172,18 +175,40 @@ def _row(width: int, own: Mapping[int, Record]) -> tuple[object, ...]:
     )
 
 
-def _judged(runs: Runs, threshold: int | None) -> list[str]:
+def _compared(runs: Runs, threshold: int | None) -> dict[tuple[str, int], tuple[Paired, float]]:
     """Compare the threshold with half of its width and with the widest, for both arms."""
-    others = [] if threshold is None else [threshold // 2, max(runs)]
-    asked = [(arm, other) for arm in ARMS for other in others if other in runs]
-    if threshold is None or not asked or threshold == max(runs):
-        return ["No width fits the training data, or none is wider: no threshold to judge."]
+    if threshold is None or threshold == max(runs):
+        return {}
+    others = [other for other in (threshold // 2, max(runs)) if other in runs]
+    asked = [(arm, other) for arm in ARMS for other in others]
     tests = [paired(*(_tests(runs[w], arm) for w in (threshold, other))) for arm, other in asked]
     corrected = holm([test.p_value for test in tests])
-    return [
-        _sentence(arm, threshold, other, test, p)
-        for (arm, other), test, p in zip(asked, tests, corrected, strict=True)
-    ]
+    return dict(zip(asked, zip(tests, corrected, strict=True), strict=True))
+
+
+def _judged(runs: Runs, threshold: int | None) -> list[str]:
+    found = _compared(runs, threshold)
+    if threshold is None or not found:
+        return ["No width fits the training data, or none is wider: no threshold to judge."]
+    return [_sentence(arm, threshold, other, test, p) for (arm, other), (test, p) in found.items()]
+
+
+def _claims(runs: Runs, threshold: int | None) -> tuple[Claim, ...]:
+    """Judge the peak of plain training, and that weight decay leaves none."""
+    found = _compared(runs, threshold)
+    higher: dict[str, list[bool]] = {arm: [] for arm in ARMS}
+    for (arm, _), (test, p) in found.items():
+        higher[arm].append(test.difference > 0 and p < 0.05)
+    removed = any(higher["plain"]) and not any(higher["decayed"])
+    return (
+        Claim.counted(
+            "Test error at the threshold is above that of narrower and wider networks.",
+            sum(higher["plain"]),
+            max(2, len(higher["plain"])),
+        ),
+        # That no peak is left cannot be shown, only that none is seen.
+        Claim("Weight decay removes the peak.", "direction" if removed else "no"),
+    )
 
 
 def _tests(own: Mapping[int, Record], arm: str) -> list[float]:

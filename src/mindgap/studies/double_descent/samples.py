@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Self
 
-from mindgap.core import Chart, Line, Mark, Record, Series, Study, Table, Trial, option
+from mindgap.core import Chart, Claim, Line, Mark, Record, Series, Study, Table, Trial, option
 from mindgap.studies.double_descent.features import (
+    CLEAR,
     column,
     middle,
     noisy_digits,
@@ -39,6 +40,7 @@ class DoubleDescentSamples(Study):
 
     method = ("S8",)
     cites = ("nakkiran2020deep", "belkin2019reconciling")
+    reproduces = ("stability: Double descent",)
 
     seeds: int = option(20, help="draws of digits, wrong labels and features", low=3)
     width: int = option(250, help="random features", low=20, high=400)
@@ -75,11 +77,17 @@ class DoubleDescentSamples(Study):
             ),
             notes=(*NOTES, *_judged(runs)),
             charts=(_chart(runs),),
+            claims=(_claim(runs),),
         )
 
     def tiny(self) -> Self:
         """Three small draws."""
         return self.replace(seeds=3, width=20)
+
+
+def _claim(runs: Sequence[Record]) -> Claim:
+    _, z = peak_test(column(runs, 1.0, "test_loss"), column(runs, FEWER, "test_loss"))
+    return Claim.shown("Near the threshold, more samples make the same model worse.", z > CLEAR)
 
 
 def _judged(runs: Sequence[Record]) -> list[str]:

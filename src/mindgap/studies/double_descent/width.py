@@ -6,6 +6,7 @@ from typing import Self
 
 from mindgap.core import (
     Chart,
+    Claim,
     Line,
     Mark,
     Record,
@@ -17,6 +18,7 @@ from mindgap.core import (
     option,
 )
 from mindgap.studies.double_descent.features import (
+    CLEAR,
     column,
     expected_ridgeless_risk,
     middle,
@@ -60,6 +62,7 @@ class DoubleDescentWidth(Study):
 
     method = ("S8",)
     cites = ("belkin2019reconciling", "belkin2020two")
+    reproduces = ("stability: Double descent",)
 
     seeds: int = option(20, help="draws of digits, wrong labels and features", low=3)
     samples: int = option(300, help="training digits", low=20, high=1700)
@@ -115,6 +118,7 @@ class DoubleDescentWidth(Study):
             ),
             notes=(*NOTES, *_judged(runs, theory)),
             charts=(_losses(runs), _errors(runs), _theory(theory)) if runs and theory else (),
+            claims=_claims(runs) if runs else (),
         )
 
     def _row(self, runs: Sequence[Record], ratio: float) -> tuple[object, ...]:
@@ -134,6 +138,18 @@ class DoubleDescentWidth(Study):
 def _theory_row(used: int, record: Record) -> tuple[object, ...]:
     known = ("Gaussian", used, used / GAUSSIAN_SAMPLES, None, record["mean"], record["expected"])
     return (*known, None, None, None, None)
+
+
+def _claims(runs: Sequence[Record]) -> tuple[Claim, ...]:
+    asked = {
+        "Test loss rises up to as many features as samples.": ("test_loss", NARROW),
+        "Beyond that width test loss falls again.": ("test_loss", WIDE),
+        "Beyond that width the norm of the solution falls too.": ("norm", WIDE),
+    }
+    return tuple(
+        Claim.shown(text, peak_test(column(runs, 1.0, name), column(runs, ratio, name))[1] > CLEAR)
+        for text, (name, ratio) in asked.items()
+    )
 
 
 def _times(factor: float) -> str:

@@ -1,7 +1,7 @@
 """Grokking on tables of modular arithmetic: when networks generalize, and what delays it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -10,6 +10,7 @@ from torch import nn
 from mindgap.core import (
     Bar,
     Chart,
+    Claim,
     Heatmap,
     Line,
     Mark,
@@ -26,7 +27,7 @@ from mindgap.data.store import cache_folder
 from mindgap.nets.transformer import Transformer
 from mindgap.studies.grokking.run import Pairs, Training, passed
 
-LEVEL = 0.95
+LEVEL, MUCH = 0.95, 10
 SIGNS = {"addition": "+", "subtraction": "-", "multiplication": "*", "division": "/"}
 # Every arm changes one thing of the first.
 ARMS: Mapping[str, Mapping[str, Any]] = {
@@ -37,6 +38,11 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "70 % of the table": {"fraction": 0.7},
     "division": {"operation": "division"},
     "transformer": {"net": "transformer"},
+}
+GROKS = {
+    "default": f"A perceptron generalizes at least {MUCH} times later than it fits.",
+    "division": "On division it does so too.",
+    "transformer": "A small transformer does so too.",
 }
 NOTES = (
     "Published claim (Power et al., 2022): on small tables of arithmetic, networks reach perfect "
@@ -50,12 +56,12 @@ NOTES = (
 class Grokking(Study):
     r"""Training and held-out accuracy on tables of modular arithmetic, over very long training.
 
-    Formula: $a \circ b \equiv c \pmod p$, $\quad \mathrm{delay} = t_{test} / t_{train}$ where an
-    accuracy first exceeds 95 %
+    Formula: $a \circ b \equiv c \pmod p, \quad \mathrm{delay} = t_{test} / t_{train}$
 
-    Reading: A network first learns its part of the table by heart: training accuracy is perfect and
-    the held-out cells are guessed. With weight decay its norm then shrinks, and at some point it
-    answers the held-out cells too. Without decay it may never do so.
+    Reading: The delay compares the steps at which both accuracies first exceed 95 %. A network
+    first learns its part of the table by heart: training accuracy is perfect and the held-out cells
+    are guessed. With weight decay its norm then shrinks, and at some point it answers the held-out
+    cells too. Without decay it may never do so.
 
     Assumes: Full-batch AdamW. The default is a perceptron with one hidden layer that sees both
     numbers one-hot; the transformer has one layer. The paper's tables and networks are larger.
@@ -66,6 +72,7 @@ class Grokking(Study):
 
     method = ("S9",)
     cites = ("power2022grokking",)
+    reproduces = ("stability: Grokking",)
 
     seeds: int = option(3, help="splits of the table and initial weights", low=1)
     modulus: int = option(47, help="modulus p; a prime", low=5)
@@ -137,6 +144,7 @@ class Grokking(Study):
             rows=tuple(_row(name, own) for name, own in runs.items()),
             notes=(*NOTES, *_judged(runs)),
             charts=self._charts(runs),
+            claims=_claims(runs),
         )
 
     def _charts(self, runs: Mapping[str, Sequence[Record]]) -> tuple[Chart, ...]:
@@ -201,6 +209,32 @@ def _judged(runs: Mapping[str, Sequence[Record]]) -> list[str]:
     if never:
         told.append(f"No run generalizes within its steps: {', '.join(never)}.")
     return told
+
+
+def _claims(runs: Mapping[str, Sequence[Record]]) -> tuple[Claim, ...]:
+    told = [
+        Claim.shown(text, all((_delay(record) or 0.0) >= MUCH for record in runs[arm]))
+        for arm, text in GROKS.items()
+        if arm in runs
+    ]
+    pairs = {
+        "Weight decay shortens the wait.": ("default", "no weight decay"),
+        "More weight decay shortens it further.": ("default", "weight decay 0.3"),
+        "A larger part of the table shortens the wait.": ("default", "30 % of the table"),
+        "A still larger part shortens it further.": ("70 % of the table", "default"),
+    }
+    told += [
+        Claim.shown(text, _waits(runs[sooner], max) < _waits(runs[later], min))
+        for text, (sooner, later) in pairs.items()
+        if {sooner, later} <= runs.keys()
+    ]
+    return tuple(told)
+
+
+def _waits(own: Sequence[Record], which: Callable[[list[float]], float]) -> float:
+    """Return an extreme step of generalization; a run that never gets there waits for ever."""
+    steps = [record["test passes"] for record in own]
+    return which([math.inf if step is None else float(step) for step in steps])
 
 
 def _accuracies(name: str, own: Sequence[Record]) -> Chart:

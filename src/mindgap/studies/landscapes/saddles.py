@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mindgap.core import (
     Chart,
+    Claim,
     Line,
     Points,
     Recipe,
@@ -69,6 +70,7 @@ class Saddles(Study):
 
     method = ("E3",)
     cites = ("dauphin2014identifying", "ollion2018learning")
+    reproduces = ("expressivity: Saddles",)
 
     seeds: int = option(10, help="data sets whose critical points are searched", low=2)
     starts: int = option(200, help="random weights to search from, per data set", low=4)
@@ -117,6 +119,7 @@ class Saddles(Study):
             rows=tuple(rows),
             notes=NOTES,
             charts=tuple(_charts(parts)),
+            claims=_claims(parts),
         )
 
     def tiny(self) -> Self:
@@ -259,6 +262,30 @@ def _escape_rows(trial: Trial, record: Record) -> list[tuple[object, ...]]:
         ends = (spread.low, spread.high) if len(steps) > 1 else (None, None)
         rows.append(("escape", trial["optimizer"], quantity, float(np.mean(steps)), *ends))
     return rows
+
+
+def _claims(parts: Mapping[str, Sequence[tuple[Trial, Record]]]) -> tuple[Claim, ...]:
+    steps = {trial["optimizer"]: record["steps"] for trial, record in parts["escape"]}
+    told = list[Claim]()
+    if {"SGD", "momentum"} <= steps.keys():
+        pairs = [(steps["momentum"][start][0], steps["SGD"][start][0]) for start in steps["SGD"]]
+        faster = [a < b for a, b in pairs if None not in (a, b)]
+        told.append(
+            Claim.counted("Momentum leaves a saddle sooner than SGD.", sum(faster), len(faster))
+        )
+    ranks = [row for row in _index_rows([r for _, r in parts["index"]]) if "rank" in str(row[2])]
+    told += [
+        Claim.shown("Critical points of high loss have more ways down.", float(str(row[4])) > 0)
+        for row in ranks
+        if row[4] is not None
+    ]
+    spread = [float(str(_spread_row(*one)[3])) for one in parts["spread"]]
+    if len(spread) > 1:
+        # One number per width has no interval, so that no more than the direction can be shown.
+        closer = spread[-1] < spread[0]
+        text = "Final losses of wide networks differ less over seeds."
+        told.append(Claim(text, "direction" if closer else "no"))
+    return tuple(told)
 
 
 def _index_rows(records: Sequence[Record]) -> list[tuple[object, ...]]:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from mindgap.core import (
     Bar,
     Chart,
+    Claim,
+    Paired,
     Recipe,
     Record,
     Series,
@@ -48,6 +50,7 @@ NOTES = (
     "directions.",
 )
 Groups = Mapping[tuple[int, bool], Mapping[int, Record]]
+COMPARED = {"not_convex": "not convex", "highest": "log₁₀ of the highest loss"}
 
 
 class SkipConnectionsLandscape(Study):
@@ -69,6 +72,7 @@ class SkipConnectionsLandscape(Study):
 
     method = ("E3",)
     cites = ("li2018visualizing", "he2016deep")
+    reproduces = ("expressivity: Geometry of the loss",)
 
     seeds: int = option(3, help="number of paired seeds", low=2)
     depths: tuple[int, ...] = option((20, 56), help="weighted layers, 6n + 2 each", low=8)
@@ -136,6 +140,7 @@ class SkipConnectionsLandscape(Study):
             columns=columns,
             rows=tuple(_row(depth, skips, found) for (depth, skips), found in groups.items()),
             notes=(*NOTES, *_compared(groups)),
+            claims=_claims(groups),
             charts=(*_bars(groups), *self._surfaces(groups)),
         )
 
@@ -226,26 +231,40 @@ def _row(depth: int, skips: bool, found: Mapping[int, Record]) -> tuple[object, 
     )
 
 
-def _compared(groups: Groups) -> list[str]:
+def _tests(groups: Groups) -> list[tuple[int, str, Paired, float]]:
     """Compare both arms of every depth, paired over seeds: convexity, and height in decades."""
     tests = []
     for depth in dict.fromkeys(depth for depth, _ in groups):
         with_, without = groups.get((depth, True), {}), groups.get((depth, False), {})
         both = sorted(set(with_) & set(without))
         if len(both) > 1:
-            for name, words in (
-                ("not_convex", "not convex"),
-                ("highest", "log₁₀ of the highest loss"),
-            ):
+            for name in COMPARED:
                 arms = [[arm[seed][name] for seed in both] for arm in (without, with_)]
                 values = np.log10(arms) if name == "highest" else np.array(arms)
-                tests.append((f"At depth {depth}, {words}", paired(*values)))
-    corrected = holm([test.p_value for _, test in tests]) if tests else []
+                tests.append((depth, name, paired(*values)))
+    corrected = holm([test.p_value for *_, test in tests]) if tests else []
+    return [(*one, p) for one, p in zip(tests, corrected, strict=True)]
+
+
+def _compared(groups: Groups) -> list[str]:
     return [
-        f"{words} without skips minus with: {test.difference:+.3f} {test.interval}, p = {p:.2g} "
-        f"(paired over {test.pairs} seeds, Holm)."
-        for (words, test), p in zip(tests, corrected, strict=True)
+        f"At depth {depth}, {COMPARED[name]} without skips minus with: {test.difference:+.3f} "
+        f"{test.interval}, p = {p:.2g} (paired over {test.pairs} seeds, Holm)."
+        for depth, name, test, p in _tests(groups)
     ]
+
+
+def _claims(groups: Groups) -> tuple[Claim, ...]:
+    """Judge the deepest networks: at depth 20 the paper sees little difference."""
+    words = {"not_convex": "less convex", "highest": "higher"}
+    return tuple(
+        Claim.shown(
+            f"At depth {depth}, surfaces without skips are {words[name]}.",
+            test.difference > 0 and p < 0.05,
+        )
+        for depth, name, test, p in _tests(groups)
+        if depth == max(deep for deep, _ in groups)
+    )
 
 
 def _bars(groups: Groups) -> list[Chart]:

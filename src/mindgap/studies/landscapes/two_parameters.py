@@ -50,6 +50,7 @@ class TwoParameterSurface(Study):
 
     method = ("E3",)
     cites = ("ollion2018learning",)
+    reproduces = ("expressivity: Loss of an MLP",)
 
     points: int = option(41, help="points of the grid in each direction", low=5)
     span: float = option(3.0, help="largest weight of the grid", above=0)

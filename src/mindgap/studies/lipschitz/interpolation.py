@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import Line, Record, Series, Study, Table, Trial, generator, option
+from mindgap.core import Claim, Line, Record, Series, Study, Table, Trial, generator, option
 from mindgap.ops.lipschitz.upper import certified_upper
 
 Target = Callable[[Tensor], Tensor]
@@ -39,6 +39,7 @@ class LipschitzInterpolation(Study):
 
     method = ("E9",)
     cites = ("bartlett2017spectrally",)
+    reproduces = ("stability: Interpolation",)
 
     seeds: int = option(5, help="draws of the points", low=1)
     sizes: tuple[int, ...] = option((3, 10, 30, 100), help="numbers of points", low=2)
@@ -88,6 +89,13 @@ class LipschitzInterpolation(Study):
             title="Steepest slope of piecewise-linear interpolation, as a share of the target's constant",
             columns=("target", "points", "mean share", "largest share", "certified / steepest"),
             rows=tuple(rows),
+            claims=(
+                Claim.counted(
+                    "Interpolations are no steeper than their target.",
+                    len(records) - exceeding,
+                    len(records),
+                ),
+            ),
             notes=(f"{exceeding} of {len(records)} interpolations are steeper than their target.",),
             charts=(
                 Line(

@@ -7,8 +7,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mindgap.core import Line, Record, Series, Study, Table, Trial, generator, option
-from mindgap.core.stats.comparisons import mean_interval, spearman
+from mindgap.core import Claim, Line, Record, Series, Study, Table, Trial, generator, option
+from mindgap.core.stats.comparisons import holm, mean_interval, paired, spearman
 from mindgap.nets import MLP
 from mindgap.ops.lipschitz.lower import lipschitz_lower
 from mindgap.ops.lipschitz.upper import certified_upper
@@ -34,6 +34,7 @@ class LipschitzLabelNoise(Study):
 
     method = ("E9",)
     cites = ("bartlett2017spectrally", "zhang2017understanding")
+    reproduces = ("expressivity: Lipschitz constant",)
 
     seeds: int = option(5, help="training sets per share of noise", low=2)
     samples: int = option(40, help="training samples", low=5)
@@ -97,6 +98,7 @@ class LipschitzLabelNoise(Study):
             rows=tuple(rows),
             notes=(f"Rank correlation with the share: {', '.join(ranks)}.",),
             charts=(_curve(self.shares, records), _functions(charts)),
+            claims=_claims(records),
         )
 
     def tiny(self) -> Self:
@@ -124,6 +126,22 @@ def _trained(x: Tensor, y: Tensor, epochs: int, seed: int) -> MLP:
         loss.backward()
         optimizer.step()
     return model.eval()
+
+
+def _claims(records: Sequence[tuple[Trial, Record]]) -> tuple[Claim, ...]:
+    """Compare the largest share of noise with the smallest, paired by seed."""
+    shares = sorted({trial["share"] for trial, _ in records})
+    ends = [{t.seed: r for t, r in records if t["share"] == shares[k]} for k in (-1, 0)]
+    both = sorted(ends[0].keys() & ends[1].keys())
+    if len(shares) < 2 or len(both) < 2:
+        return ()
+    words = {"lower": "The largest slope that is found", "upper": "The certified constant"}
+    tests = [paired(*([end[seed][key] for seed in both] for end in ends)) for key in words]
+    corrected = holm([test.p_value for test in tests])
+    return tuple(
+        Claim.shown(f"{name} grows with the noise.", test.difference > 0 and p < 0.05)
+        for name, test, p in zip(words.values(), tests, corrected, strict=True)
+    )
 
 
 def _told(values: Sequence[float]) -> str:

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Self
 
-from mindgap.core import Line, Recipe, Record, Series, Study, Table, Trial, option
+from mindgap.core import Claim, Line, Recipe, Record, Series, Study, Table, Trial, option
 from mindgap.core.stats.comparisons import mean_interval
 from mindgap.data import digits
 from mindgap.nets import MLP
@@ -31,6 +32,7 @@ class LipschitzOverDepth(Study):
 
     method = ("S5", "E9")
     cites = ("fazlyab2019efficient", "virmaux2018lipschitz")
+    reproduces = ("stability: Depth",)
 
     seeds: int = option(3, help="networks per depth and state", low=1)
     depths: tuple[int, ...] = option((1, 2, 4, 8), help="numbers of hidden layers", low=1)
@@ -99,6 +101,14 @@ class LipschitzOverDepth(Study):
             title="Certified bounds over the largest slope found",
             columns=("state", "hidden layers", "product", "closed form", "tight", "slope at data"),
             rows=tuple(rows),
+            claims=tuple(
+                Claim.shown(
+                    f"The product of layer norms overstates more with every depth ({one.name}).",
+                    all(before < after for before, after in pairwise(one.y)),  # type: ignore[operator]
+                )
+                for one in series
+                if one.name.startswith("product") and len(one.y) > 1
+            ),
             charts=(
                 Line(
                     title="Upper bound over lower bound",

@@ -7,7 +7,19 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from mindgap.core import Chart, Line, Recipe, Record, Series, Study, Table, Trial, generator, option
+from mindgap.core import (
+    Chart,
+    Claim,
+    Line,
+    Recipe,
+    Record,
+    Series,
+    Study,
+    Table,
+    Trial,
+    generator,
+    option,
+)
 from mindgap.core.chart.parts import Scale
 from mindgap.core.stats import mean_interval
 from mindgap.data.generators import heteroscedastic_mean, heteroscedastic_std
@@ -20,6 +32,10 @@ PLACES = 400  # where predictions are compared with the truth
 SHOWN = 60  # places of the figure
 FRESH = 1000  # noisy test samples per training set
 FAMILIES = ("tree depth", "polynomial degree", "MLP width", "MLP depth")
+NETWORKS = {
+    "MLP width": "Adding hidden units does not lead to more over-fitting.",
+    "MLP depth": "Adding layers does not lead to much more over-fitting.",
+}
 NOTES = (
     "y = sin(πx) + (3 + 2x)/5 · ε/2 at evenly spaced x; the noise is drawn anew for every training "
     "set. Bias², variance and noise are averages over 400 places; the test error is that of noisy "
@@ -50,6 +66,7 @@ class OverfittingCapacity(Study):
 
     method = ("E5",)
     cites = ("geman1992neural", "neal2018modern")
+    reproduces = ("expressivity: Capacity",)
 
     trees: tuple[int, ...] = option((0, 1, 2, 3, 4, 5, 6), help="depths of trees", low=0)
     degrees: tuple[int, ...] = option(
@@ -126,6 +143,7 @@ class OverfittingCapacity(Study):
             ),
             rows=tuple(_row(trial, record) for trial, record in records),
             notes=(*_judgments(records), *NOTES),
+            claims=_claims([_row(trial, record) for trial, record in records]),
             charts=tuple(
                 chart
                 for family in FAMILIES
@@ -215,12 +233,35 @@ def _judgments(records: Sequence[tuple[Trial, Record]]) -> list[str]:
         if len(own) < 2:
             continue
         best, last = min(own, key=lambda row: float(row[3])), own[-1]
-        worse = last[4] > best[5]
+        worse = _over_fits(own)
         told.append(
             f"{family}: lowest test error {best[3]:.4f} at {best[1]}, {last[3]:.4f} at {last[1]}: "
             f"{'over-fits with capacity' if worse else 'no over-fitting with capacity shown'}."
         )
     return told
+
+
+def _over_fits(own: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether the largest predictor is worse than the best one, with intervals apart."""
+    best = min(own, key=lambda row: float(row[3]))
+    return bool(own[-1][4] > best[5])
+
+
+def _claims(rows: Sequence[tuple[Any, ...]]) -> tuple[Claim, ...]:
+    families = {family: [row for row in rows if row[0] == family] for family in FAMILIES}
+    several = {family: own for family, own in families.items() if len(own) > 1}
+    told = [
+        # That networks do not over-fit cannot be shown, only that they are not seen to.
+        Claim(NETWORKS[family], "no" if _over_fits(own) else "direction")
+        if family in NETWORKS
+        else Claim.shown(f"Test error grows with a large {family}.", _over_fits(own))
+        for family, own in several.items()
+    ]
+    if wide := several.get("MLP width"):
+        first, last = wide[0], wide[-1]
+        told.append(Claim.shown("Wider networks need fewer steps.", last[12] < first[12]))
+        told.append(Claim.shown("Their steps are more expensive.", last[13] > first[13]))
+    return tuple(told)
 
 
 def _charts(family: str, found: Sequence[tuple[Trial, Mapping[str, Any]]]) -> list[Chart]:

@@ -5,7 +5,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from mindgap.core import Line, Record, Remedy, Series, Study, Table, Trial, holm, option, paired
+from mindgap.core import (
+    Claim,
+    Line,
+    Record,
+    Remedy,
+    Series,
+    Study,
+    Table,
+    Trial,
+    holm,
+    option,
+    paired,
+)
 from mindgap.core.stats import mean_interval
 from mindgap.data.mnist import mnist
 from mindgap.remedies.augmentation.input_noise import InputNoise
@@ -45,6 +57,7 @@ class OverfittingNoise(Study):
 
     method = ("E5",)
     cites = ("srivastava2014dropout", "bishop1995training")
+    reproduces = ("expressivity: Too much noise",)
 
     seeds: int = option(6, help="paired runs, each with images of its own", low=2)
     samples: int = option(500, help="training images", low=50)
@@ -98,6 +111,7 @@ class OverfittingNoise(Study):
                 ),
             ),
             notes=(*_judgments(rows, told), *NOTES),
+            claims=_claims(rows, told),
             charts=tuple(_chart(arm, runs) for arm in ARMS),
         )
 
@@ -127,6 +141,25 @@ def _verdict(change: float, p: float) -> str:
     if p >= 0.05:
         return "not shown"
     return "helps" if change < 0 else "too strong"
+
+
+def _claims(rows: Sequence[Mapping[str, Any]], told: Sequence[str]) -> tuple[Claim, ...]:
+    words = {
+        arm: [word for row, word in zip(rows, told, strict=True) if row["arm"] == arm]
+        for arm in ARMS
+    }
+    return (
+        Claim.counted(
+            "Noise in training helps at some strength, by kind of noise.",
+            sum("helps" in own for own in words.values()),
+            len(words),
+        ),
+        Claim.counted(
+            "Noise that is too strong harms, by kind of noise.",
+            sum(own[-1] == "too strong" for own in words.values()),
+            len(words),
+        ),
+    )
 
 
 def _judgments(rows: Sequence[Mapping[str, Any]], told: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mindgap.core import Bar, Record, Series, Study, Table, Trial, holm, option, paired
+from mindgap.core import Bar, Claim, Record, Series, Study, Table, Trial, holm, option, paired
 from mindgap.data.mnist import mnist
 from mindgap.remedies.augmentation.input_noise import InputNoise
 from mindgap.remedies.augmentation.random_shifts import RandomShifts
@@ -57,6 +57,7 @@ class OverfittingRemedies(Study):
 
     method = ("E5",)
     cites = ("huang2017snapshot", "loshchilov2019decoupled", "srivastava2014dropout")
+    reproduces = ("expressivity: Remedies",)
 
     seeds: int = option(10, help="paired runs, each with samples of its own", low=2)
     curve_samples: int = option(50, help="training samples of the curve", low=10)
@@ -118,6 +119,7 @@ class OverfittingRemedies(Study):
             ),
             rows=tuple((*list(row.values()), _verdict(row)) for row in rows),
             notes=(*_judgments(rows), *NOTES),
+            claims=_claims(rows),
             charts=tuple(
                 _chart(name, rows) for name in NAMES if any(r["problem"] == name for r in rows)
             ),
@@ -179,6 +181,17 @@ def _verdict(row: Mapping[str, Any]) -> str:
     if row["p"] >= 0.05:
         return "not shown"
     return "helps" if row["change"] < 0 else "harms"
+
+
+def _claims(rows: Sequence[Mapping[str, Any]]) -> tuple[Claim, ...]:
+    """Judge what the slides say of every remedy but weight averaging, which they leave out."""
+    arms = dict.fromkeys(row["arm"] for row in rows if row["p"] is not None)
+    verdicts = {arm: [_verdict(row) for row in rows if row["arm"] == arm] for arm in arms}
+    return tuple(
+        Claim.counted(f"{arm.capitalize()} helps.", told.count("helps"), len(told))
+        for arm, told in verdicts.items()
+        if arm != "weight averaging"
+    )
 
 
 def _judgments(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mindgap.core import (
     Chart,
+    Claim,
     Contour,
     Heatmap,
     InputError,
@@ -164,6 +165,7 @@ class PacgenFigure1(Study):
 
     method = ("P6", "P9")
     cites = ("wang2018identifying",)
+    reproduces = ("pacgen: Figure 1",)
 
     seeds: int = option(200, help="number of landscapes", low=2)
     samples: int = option(100, help="training samples per landscape", low=2)
@@ -220,6 +222,7 @@ class PacgenFigure1(Study):
             columns=("where", "optimum", *COLUMNS.values()),
             rows=(*rows, *(_over(pairs) if pairs else ())),
             notes=tuple(_notes(every, pairs)),
+            claims=_claims(pairs) if pairs else (),
             charts=tuple(chart for record in drawn for chart in charts(record)),
         )
 
@@ -290,6 +293,22 @@ def _notes(every: Sequence[Record], pairs: Sequence[Record]) -> list[str]:
         f"minimum at most {SLIGHTLY} above the lowest, flat or not. Its gap is smaller than that "
         f"of the sharp optimum in {control}.",
     ]
+
+
+def _claims(pairs: Sequence[Record]) -> tuple[Claim, ...]:
+    """Judge by shares of landscapes whose interval is above a half."""
+    counts = {
+        "Ψ is higher at the sharp optimum.": sum(
+            pair["sharp"]["psi"] > pair["flat"]["psi"] for pair in pairs
+        ),
+        "The optimum with the lower Ψ has the smaller gap.": sum(
+            _agrees(pair, "psi") for pair in pairs
+        ),
+    }
+    return tuple(
+        Claim.shown(text, proportion_interval(count, len(pairs)).low > 0.5)
+        for text, count in counts.items()
+    )
 
 
 def _agrees(pair: Record, name: str) -> bool:

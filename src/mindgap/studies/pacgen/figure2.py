@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from mindgap.core import (
+    Claim,
     Line,
     Recipe,
     Record,
@@ -75,6 +76,7 @@ class PacgenFigure2(Study):
 
     method = ("P6", "P9")
     cites = ("wang2018identifying", "keskar2017large")
+    reproduces = ("pacgen: Figure 2", "pacgen: Figure 3", "pacgen: Figure 4", "pacgen: Figure 5")
 
     seeds: int = option(
         5, help="paired seeds; each fixes weights, order and training samples", low=2
@@ -194,6 +196,7 @@ class PacgenFigure2(Study):
                 *_facts(good, self.epochs),
                 *([f"Diverged and left out: {stopped}."] if stopped else []),
             ),
+            claims=_claims(good),
             charts=tuple(
                 _chart(good, *case, quantity)
                 for case in cases
@@ -286,8 +289,35 @@ def _field(sweep: str) -> str:
     return sweep.replace(" ", "_")
 
 
-def _ranked(rows: Rows, budget: str, of: Any) -> str:
-    """Rank a quantity against the gap over settings, averaged over seeds."""
+def _claims(good: Rows) -> tuple[Claim, ...]:
+    """Judge the paper's claims after the same epochs, each on two data sets."""
+    ways = {"batch size": 1, "learning rate": -1}
+    own = {
+        (data, sweep): (
+            _ranks(chosen, "epochs", lambda trial, _, sweep=sweep: trial[_field(sweep)]),
+            _ranks(chosen, "epochs", lambda _, found: found["squared-gradient"]),
+        )
+        for data in LOADERS
+        for sweep in SWEEPS
+        if (chosen := _chosen(good, data, sweep))
+    }
+    told = []
+    for sweep, way in ways.items():
+        found = [ranks for (_, which), ranks in own.items() if which == sweep]
+        words = f"{'with the' if way > 0 else 'as the'} {sweep}{'' if way > 0 else ' shrinks'}"
+        grows = sum(_positive([way * rank for rank in setting]) for setting, _ in found)
+        follows = sum(_positive(psi) for _, psi in found)
+        told.append(Claim.counted(f"The gap grows {words}.", grows, len(found)))
+        told.append(Claim.counted(f"Over the {sweep}, Ψ follows the gap.", follows, len(found)))
+    return tuple(told) if own else ()
+
+
+def _positive(ranks: Sequence[float]) -> bool:
+    return len(ranks) > 1 and mean_interval(ranks).low > 0
+
+
+def _ranks(rows: Rows, budget: str, of: Any) -> list[float]:
+    """Rank a quantity against the gap over settings, seed by seed."""
     values = []
     for seed in sorted({trial.seed for trial, _ in rows}):
         mine = [(trial, record[budget]) for trial, record in rows if trial.seed == seed]
@@ -295,6 +325,11 @@ def _ranked(rows: Rows, budget: str, of: Any) -> str:
         others = [float(of(trial, found)) for trial, found in mine]
         if len(set(gaps)) > 1 and len(set(others)) > 1:
             values.append(spearman(others, gaps))
+    return values
+
+
+def _ranked(rows: Rows, budget: str, of: Any) -> str:
+    values = _ranks(rows, budget, of)
     if not values:
         return "—"
     if len(values) == 1:

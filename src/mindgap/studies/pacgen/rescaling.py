@@ -7,6 +7,7 @@ from typing import Self
 import torch
 
 from mindgap.core import (
+    Claim,
     Line,
     Recipe,
     Record,
@@ -44,6 +45,7 @@ HEADS = (
     *("factor α", "output moves", "λ max", "trace", "‖w‖"),
     *("Ψ, g²", "Ψ, true", "Ψ, H = 0", "bound (8)"),
 )
+SLOW = 2.5  # growth over the outer half of ln α by that over the inner: 1 for a logarithm
 CLAIM = (
     "The paper claims (section 5, without numbers) that for a ReLU network 'the bound only changes "
     "approximately with a speed of logarithmic factor'. Dinh et al. (2017) show that rescaling "
@@ -72,6 +74,7 @@ class PacgenRescaling(Study):
 
     method = ("P8", "P6")
     cites = ("wang2018identifying", "dinh2017sharp")
+    reproduces = ("pacgen: Section 5",)
 
     seeds: int = option(5, help="number of networks", low=2)
     width: int = option(32, help="hidden units", low=1)
@@ -126,6 +129,7 @@ class PacgenRescaling(Study):
                 *_notes(runs, records[0][1]["weights"]),
             ),
             charts=(_growth(runs), _shift(runs, records[0][1]["weights"])),
+            claims=_claims(runs),
         )
 
     def tiny(self) -> Self:
@@ -169,6 +173,26 @@ def _bound(subject: Subject, place: torch.Tensor, diagonal: torch.Tensor, rho: f
 
 def _mean(column: Sequence[Mapping[str, float]], name: str) -> float:
     return math.fsum(row[name] for row in column) / len(column)
+
+
+def _claims(runs: Sequence[Sequence[Mapping[str, float]]]) -> tuple[Claim, ...]:
+    """Compare growth over the outer half of the factors, in logarithm, with that over the inner."""
+
+    def halves(run: Sequence[Mapping[str, float]], name: str) -> tuple[float, float]:
+        values = [row[name] for row in run[len(run) // 2 :]]
+        middle = len(values) // 2
+        return values[middle] - values[0], values[-1] - values[middle]
+
+    logs = [halves(run, "bound") for run in runs]
+    powers = [
+        run[-1]["eigenvalue"] > run[-1]["factor"] * run[len(run) // 2]["eigenvalue"] for run in runs
+    ]
+    # A logarithm grows as much over the second half as over the first, a power by far more.
+    slow = [outer <= SLOW * max(inner, 0.0) for inner, outer in logs]
+    return (
+        Claim.counted("The bound changes by a logarithm of the factor.", sum(slow), len(slow)),
+        Claim.counted("The Hessian's largest eigenvalue grows faster.", sum(powers), len(powers)),
+    )
 
 
 def _notes(runs: Sequence[Sequence[Mapping[str, float]]], weights: int) -> list[str]:

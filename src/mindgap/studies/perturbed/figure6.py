@@ -53,6 +53,7 @@ class PerturbedFigure6(Study):
 
     method = ("P7", "P9")
     cites = ("wang2018identifying", "zagoruyko2016wide")
+    reproduces = ("pacgen: Figure 6", "pacgen: Figure 7")
 
     seeds: int = option(5, help="number of paired seeds, each with its own images", low=2)
     samples: int = option(2_000, help="images to train on; the paper has 50,000", low=20)

@@ -8,6 +8,7 @@ import numpy as np
 from mindgap.core import (
     Bar,
     Chart,
+    Claim,
     Line,
     Paired,
     Record,
@@ -66,7 +67,12 @@ def perturbed_table(
         CLAIM,
     )
     return Table(
-        title=title, columns=columns, rows=rows, notes=(*facts, *notes), charts=summary.charts()
+        title=title,
+        columns=columns,
+        rows=rows,
+        notes=(*facts, *notes),
+        charts=summary.charts(),
+        claims=summary.claims(),
     )
 
 
@@ -137,6 +143,25 @@ class Summary:
             f"that of {PLAIN}: {_change(plain)}, p = {self.p_values[own]:.2g}; {'; '.join(words)} "
             f"(Holm over these two). Its training accuracy is {fitted[0]:.1f} %, that of {PLAIN} "
             f"is {fitted[1]:.1f} %."
+        )
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Judge what the paper says of PerturbedOPT, with its chosen setting."""
+        own, dropout = self.chosen["PerturbedOPT"], self.chosen["dropout"]
+        tests = [
+            paired(self.final(PLAIN, "train"), self.final(own, "train")),
+            self.compare(own, PLAIN),
+            self.compare(own, dropout),
+        ]
+        corrected = holm([test.p_value for test in tests])
+        told = (
+            "PerturbedOPT lowers training accuracy.",
+            "It raises test accuracy.",
+            "It beats dropout.",
+        )
+        return tuple(
+            Claim.shown(text, test.difference > 0 and p_value < 0.05)
+            for text, test, p_value in zip(told, tests, corrected, strict=True)
         )
 
     def stopped(self) -> list[str]:

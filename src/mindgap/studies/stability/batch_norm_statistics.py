@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from mindgap.core import (
+    Claim,
     Line,
     Recipe,
     Record,
@@ -48,6 +50,7 @@ class BatchNormStatistics(Study):
 
     method = ("S3",)
     cites = ("ioffe2015batch",)
+    reproduces = ("stability: Batch normalization",)
 
     seeds: int = option(2, help="trained networks per batch size and momentum", low=1)
     steps: int = option(150, help="steps of training, rounded up to whole epochs", low=1)
@@ -130,6 +133,7 @@ class BatchNormStatistics(Study):
                 "ρ is the share of the old average that a step keeps: 0.9 is torch's default, "
                 "momentum=0.1. Training does not depend on it; only the stored averages do.",
             ),
+            claims=_claims(records),
             charts=(
                 _chart(groups, "stored", "Stored statistics off by"),
                 _chart(groups, "spread", "Spread of one sample's outputs over batch-mates"),
@@ -139,6 +143,25 @@ class BatchNormStatistics(Study):
     def tiny(self) -> Self:
         """Use one batch size, few steps and few batches."""
         return self.replace(seeds=1, steps=2, samples=32, mates=3, sizes=1)
+
+
+def _claims(records: Sequence[tuple[Trial, Record]]) -> tuple[Claim, ...]:
+    """Judge by the spread of one sample's outputs over the rest of its batch, run by run."""
+    by: dict[tuple[float, int], dict[int, float]] = {}
+    for trial, record in records:
+        by.setdefault((trial["rho"], trial.seed), {})[trial["batch_size"]] = record["spread"]
+    falls = [
+        all(one[small] > one[large] for small, large in pairwise(sorted(one)))
+        for one in by.values()
+        if len(one) > 1
+    ]
+    some = sum(spread > 0 for one in by.values() for spread in one.values())
+    told = [Claim.counted("In training, outputs depend on the whole batch.", some, len(records))]
+    if falls:
+        told.append(
+            Claim.counted("The larger the batch, the less they do.", sum(falls), len(falls))
+        )
+    return tuple(told)
 
 
 def _network(momentum: float) -> nn.Module:

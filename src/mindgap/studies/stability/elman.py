@@ -10,6 +10,7 @@ from torch import nn
 from mindgap.core import (
     Bar,
     Chart,
+    Claim,
     Points,
     Recipe,
     Record,
@@ -44,6 +45,7 @@ ARMS: dict[str, tuple[dict[str, Any], bool]] = {
     "GRU": ({"cell": "gru"}, False),
 }
 CONTROL = "Elman"
+KEEPERS = ("orthogonal", "identity, ReLU", "LSTM", "GRU")
 BEFORE, SPIKE = 20, 5.0  # steps whose median a gradient is compared with, and how many times it is
 
 
@@ -67,6 +69,7 @@ class ElmanStability(Study):
 
     method = ("S1",)
     cites = ("pascanu2013difficulty", "goodfellow2016deep")
+    reproduces = ("stability: Elman network",)
 
     seeds: int = option(5, help="runs per network", low=2)
     epochs: int = option(15, help="passes over the training data", low=1)
@@ -138,6 +141,7 @@ class ElmanStability(Study):
                 + _told(groups),
             ),
             charts=_charts(groups),
+            claims=_claims(groups),
         )
 
     def tiny(self) -> Self:
@@ -201,6 +205,30 @@ def _row(name: str, rows: Sequence[Record], test: Any, p: float | None) -> tuple
         _mean(rows, "rate"),
         _mean(rows, "left"),
         sum(bool(row["diverged"]) for row in rows),
+    )
+
+
+def _claims(groups: Mapping[str, Sequence[Record]]) -> tuple[Claim, ...]:
+    if CONTROL not in groups or len(groups[CONTROL]) < 2:
+        return ()
+    clipped = [rows for name, rows in groups.items() if name.endswith(", clipped")]
+    gone = sum(not any(_column(rows, "spikes")) for rows in clipped)
+    own = _column(groups[CONTROL], "left")
+    tests = [
+        paired(_column(groups[name], "left"), own)
+        for name in KEEPERS
+        if name in groups and len(groups[name]) == len(own)
+    ]
+    corrected = holm([test.p_value for test in tests])
+    kept = sum(t.difference > 0 and p < 0.05 for t, p in zip(tests, corrected, strict=True))
+    return (
+        Claim.shown(
+            "Gradients are sometimes very large.", sum(_column(groups[CONTROL], "spikes")) > 0
+        ),
+        Claim.counted("Clipping removes the spikes.", gone, len(clipped)),
+        Claim.counted(
+            "Orthogonal or identity starts and gates keep the gradient.", kept, len(tests)
+        ),
     )
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from mindgap.core import (
+    Claim,
     Line,
     Record,
     Series,
@@ -45,6 +46,7 @@ class TbsFigure3(Study):
 
     method = ("T1", "T3")
     cites = ("novello2020variance",)
+    reproduces = ("vbsw: Figure 3",)
 
     draws: int = option(200, help="draws of new points to count over", low=2)
 
@@ -103,6 +105,11 @@ class TbsFigure3(Study):
                 f"Next to a known point means within {ALREADY} of it.",
             ),
             charts=tuple(_chart(trial["function"], record) for trial, record in records),
+            claims=tuple(
+                Claim.shown(f"New points fall where Df is large ({row[0]}).", row[4] > row[2])
+                for row in rows
+                if row[1] == SHOWN[0]
+            ),
         )
 
     def tiny(self) -> Self:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from mindgap.core import (
     Chart,
+    Claim,
     Heatmap,
     Line,
     Record,
@@ -57,6 +58,7 @@ class TbsFigure4(Study):
 
     method = ("T1", "T3")
     cites = ("novello2020variance",)
+    reproduces = ("vbsw: Figure 4",)
 
     seeds: int = option(3, help="seeds to average the maps over", low=2)
     size: int = option(3000, help="training points, half of them uniform", low=50)
@@ -114,6 +116,11 @@ class TbsFigure4(Study):
                 "The paper reports an AEG of 0.0251 and an AEL of 0.0042.",
             ),
             charts=tuple(charts),
+            claims=tuple(
+                Claim.shown("TBS as published gains more than it loses.", row[4] > 0)
+                for row in rows
+                if row[0] == PUBLISHED
+            ),
         )
 
     def _map(self, title: str, values: Tensor) -> Heatmap:

@@ -65,6 +65,7 @@ class TbsTable4(Study):
 
     method = ("T1", "T2", "T3")
     cites = ("novello2020variance",)
+    reproduces = ("vbsw: Table 4",)
     expected: ClassVar[Mapping[str, float]] = {
         "Runge, rmse, uniform": 0.0145,
         "Runge, rmse, TBS, weighted mixture": 0.0113,

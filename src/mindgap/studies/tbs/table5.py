@@ -80,6 +80,7 @@ class TbsTable5(Study):
 
     method = ("T1", "T2", "T3")
     cites = ("novello2020variance",)
+    reproduces = ("vbsw: Table 5",)
     expected: ClassVar[Mapping[str, float]] = {
         "mse, uniform": 1.22e-4,
         f"mse, {PUBLISHED}": 1.14e-4,

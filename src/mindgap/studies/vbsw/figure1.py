@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mindgap.core import (
+    Claim,
     Contour,
     Heatmap,
     InputError,
@@ -62,6 +63,7 @@ class VbswFigure1(Study):
 
     method = ("V9",)
     cites = ("novello2020variance",)
+    reproduces = ("vbsw: Figure 1",)
 
     splits: int = option(20, help="draws of the moons to pair over", low=2)
     seeds: int = option(10, help="seeds per draw", low=1)
@@ -140,6 +142,14 @@ class VbswFigure1(Study):
                 "The charts show the first draw; each line is the seed of median test accuracy.",
             ),
             charts=tuple(chart for drawing in drawings for chart in _charts(drawing)),
+            claims=tuple(
+                Claim.shown(
+                    "VBSW has a better decision boundary than unweighted training.",
+                    row[5] > 0 and row[8] < 0.05,
+                )
+                for row in (_rows(found) if len(found) > 1 else ())
+                if (row[0], row[1], row[4]) == (WHERE[0], ARMS[1], ARMS[0])
+            ),
         )
 
     def tiny(self) -> Self:

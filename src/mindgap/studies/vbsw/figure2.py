@@ -7,6 +7,7 @@ from typing import Any, Self
 from torch import Tensor, nn
 
 from mindgap.core import (
+    Claim,
     Gallery,
     Recipe,
     Record,
@@ -67,6 +68,7 @@ class VbswFigure2(Study):
 
     method = ("V9", "V10")
     cites = ("novello2020variance", "nadeau2003inference")
+    reproduces = ("vbsw: Figure 2",)
 
     splits: int = option(4, help="splits of each data set into two disjoint parts", low=2)
     mnist_samples: int = option(
@@ -138,6 +140,14 @@ class VbswFigure2(Study):
             ),
             rows=tuple(rows),
             notes=_notes(records),
+            claims=tuple(
+                Claim.shown(
+                    f"The samples of {row[0]} with the largest weights are hard to classify.",
+                    row[5] > 0 and row[8] < 0.05,
+                )
+                for row in rows
+                if row[1] == QUESTIONS["hard"]
+            ),
             charts=tuple(_gallery(trial["data"], images) for trial, images in imaged),
         )
 

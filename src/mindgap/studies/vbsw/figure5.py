@@ -6,7 +6,18 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core import Heatmap, Record, Study, Table, Trial, generator, holm, option, paired
+from mindgap.core import (
+    Claim,
+    Heatmap,
+    Record,
+    Study,
+    Table,
+    Trial,
+    generator,
+    holm,
+    option,
+    paired,
+)
 from mindgap.data import boston, standardize
 from mindgap.ops.convex.heads import Heads, solve_heads
 from mindgap.ops.variance.by_k import VarianceByK
@@ -41,6 +52,7 @@ class VbswFigure5(Study):
 
     method = ("V8", "V9")
     cites = ("novello2020variance", "nadeau2003inference")
+    reproduces = ("vbsw: Figure 5",)
 
     splits: int = option(100, help="random splits to pair over", low=2)
     cells: int = option(20, help="values of m and of k in the grid", low=2)
@@ -114,6 +126,28 @@ class VbswFigure5(Study):
                 "corrected resampled t-test.",
             ),
             charts=(self._map(found),),
+            claims=self._claims(found) if len(found) > 1 else (),
+        )
+
+    def _claims(self, records: Sequence[Record]) -> tuple[Claim, ...]:
+        """Judge what the paper reads off its map: lower errors for small m, and for k above 40."""
+        ms, ks = (torch.tensor(axis) for axis in self.grid())
+        maps = torch.tensor([record["map"] for record in records], dtype=torch.float64)
+        maps = maps.view(len(maps), len(ks), len(ms))
+        small, near = ms <= ms.double().median(), ks <= 40
+        sides = {
+            "The error is lower for small m.": (maps[:, :, small], maps[:, :, ~small]),
+            "The error is lower for k above 40.": (maps[:, ~near], maps[:, near]),
+        }
+        asked = {text: both for text, both in sides.items() if all(one.numel() for one in both)}
+        tests = [
+            paired(*(one.mean((1, 2)).tolist() for one in both), overlap=OVERLAP)
+            for both in asked.values()
+        ]
+        corrected = holm([test.p_value for test in tests])
+        return tuple(
+            Claim.shown(text, test.difference < 0 and p_value < 0.05)
+            for text, test, p_value in zip(asked, tests, corrected, strict=True)
         )
 
     def _map(self, records: Sequence[Record]) -> Heatmap:

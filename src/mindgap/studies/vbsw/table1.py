@@ -71,6 +71,7 @@ class VbswTable1(Study):
 
     method = ("V9",)
     cites = ("novello2020variance", "nadeau2003inference")
+    reproduces = ("vbsw: Table 1",)
     expected: ClassVar[Mapping[str, float]] = {
         "double moon, VBSW": 94.44,
         "double moon, baseline": 92.06,

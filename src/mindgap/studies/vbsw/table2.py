@@ -99,6 +99,7 @@ class VbswTable2(Study):
 
     method = ("V9",)
     cites = ("novello2020variance", "nadeau2003inference")
+    reproduces = ("vbsw: Table 2",)
     expected: ClassVar[Mapping[str, float]] = {
         "MNIST, base network": 98.84,
         "MNIST, best of seeds on test, VBSW": 98.87,

@@ -88,6 +88,7 @@ class VbswTable3(Study):
 
     method = ("V9",)
     cites = ("novello2020variance", "nadeau2003inference")
+    reproduces = ("vbsw: Table 3",)
     expected: ClassVar[Mapping[str, float]] = {
         "RTE, accuracy, VBSW": 58.46,
         "RTE, accuracy, no weights": 58.09,

@@ -53,6 +53,7 @@ class VarianceAndDerivatives(Study):
 
     method = ("V2", "V3")
     cites = ("novello2020variance",)
+    reproduces = ("vbsw: Equation 4",)
     expected: ClassVar[Mapping[str, float]] = {"second": 1.5, "published": 1.5}
 
     points: int = option(20, help="random points in [-1, 1] per function", low=2)
