@@ -30,6 +30,7 @@ from mindgap.jobs.improve.job import improve as improve
 from mindgap.jobs.landscape.job import landscape as landscape
 from mindgap.jobs.lipschitz.job import lipschitz as lipschitz
 from mindgap.jobs.monitor.job import monitor as monitor
+from mindgap.jobs.reproduce import reproduce as reproduce
 from mindgap.jobs.sample.job import sample as sample
 from mindgap.jobs.weigh.job import weigh as weigh
 from mindgap.ops.initialization.propagation import propagation as propagation

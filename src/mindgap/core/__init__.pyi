@@ -119,6 +119,7 @@ from mindgap.core.subject import Subject as Subject
 from mindgap.core.subject import Which as Which
 from mindgap.core.subject import check_classes as check_classes
 from mindgap.core.subject import typed as typed
+from mindgap.core.table import Claim as Claim
 from mindgap.core.table import Table as Table
 
 __all__: list[str]

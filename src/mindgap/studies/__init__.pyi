@@ -15,6 +15,7 @@ from mindgap.studies.darc.linear_failure import LinearFailure as LinearFailure
 from mindgap.studies.darc.paradox import Paradox as Paradox
 from mindgap.studies.darc.random_labels import RandomLabels as RandomLabels
 from mindgap.studies.darc.two_phase import TwoPhaseRatio as TwoPhaseRatio
+from mindgap.studies.darc.worked_examples import WorkedExamples as WorkedExamples
 from mindgap.studies.decomposition.error_decomposition import ErrorDecomposition as ErrorDecomposition
 from mindgap.studies.diagnoses.false_alarms import FalseAlarms as FalseAlarms
 from mindgap.studies.diagnoses.planted import PlantedProblems as PlantedProblems
