@@ -68,3 +68,7 @@ def test_large_images_are_thinned() -> None:
 @pytest.mark.parametrize("shape", [(2, 8), (2, 4, 8, 8), (2, 8, 8), (2, 3, 1, 8)])
 def test_other_shapes_are_no_images(shape: tuple[int, ...]) -> None:
     assert as_images(torch.zeros(shape)) == []
+
+
+def test_no_inputs_give_no_images() -> None:
+    assert as_images(torch.zeros(0, 1, 8, 8)) == []

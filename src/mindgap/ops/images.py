@@ -17,7 +17,9 @@ def as_images(inputs: Tensor) -> list[str]:
     >>> [image[:22] for image in as_images(torch.zeros(1, 3, 8, 8))], as_images(torch.zeros(2, 5))
     (['data:image/png;base64,'], [])
     """
-    if inputs.ndim != 4 or inputs.shape[1] not in CHANNELS or min(inputs.shape[2:]) < 2:
+    if not inputs.numel() or inputs.ndim != 4 or inputs.shape[1] not in CHANNELS:
+        return []
+    if min(inputs.shape[2:]) < 2:
         return []
     thin = max(-(-max(inputs.shape[2:]) // LARGEST_SIDE), 1)
     pixels = _bytes(inputs.detach().cpu()[:, :, ::thin, ::thin])

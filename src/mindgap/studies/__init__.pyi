@@ -44,6 +44,7 @@ from mindgap.studies.pacgen.rescaling import PacgenRescaling as PacgenRescaling
 from mindgap.studies.perturbed.figure6 import PerturbedFigure6 as PerturbedFigure6
 from mindgap.studies.perturbed.mnist import PerturbedMnist as PerturbedMnist
 from mindgap.studies.perturbed.variants import PerturbedVariants as PerturbedVariants
+from mindgap.studies.robustness.adversarial_examples import AdversarialExamples as AdversarialExamples
 from mindgap.studies.stability.batch_norm_statistics import BatchNormStatistics as BatchNormStatistics
 from mindgap.studies.stability.elman import ElmanStability as ElmanStability
 from mindgap.studies.stability.initialization_schemes import InitializationSchemes as InitializationSchemes
