@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mindgap.core import (
     Chart,
+    Interval,
     Line,
     Recipe,
     Record,
@@ -204,11 +205,12 @@ def _row(trial: Trial, record: Record) -> tuple[object, ...]:
     if net == "rect":
         head = (NETS[net], None, record["units"], record["units"])
         return (*head, *[None] * 5, record["error"])
-    spread = mean_interval(record["pieces"]) if len(record["pieces"]) > 1 else None
+    counts = record["pieces"]
+    ends = mean_interval(counts) if net != "tri" else Interval(low=counts[0], high=counts[0])
     return (
         *(NETS[net], depth, record["units"], telgarsky(depth) - 1),
         telgarsky(depth) if net == "tri" else None,
-        *(_mean(record["pieces"]), spread and spread.low, spread and spread.high),
+        *(_mean(counts), ends.low, ends.high),
         *(_mean(record["crossings"]), _mean(record["error"])),
     )
 
