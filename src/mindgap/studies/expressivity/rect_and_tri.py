@@ -168,8 +168,9 @@ def _rectangles() -> dict[str, Any]:
     middles = (torch.arange(3, dtype=torch.double)[:, None] + 0.5) / 3
     wanted, found = torch.tensor(HEIGHTS, dtype=torch.double), Rect(HEIGHTS, EPSILON)
     single = Rect(HEIGHTS, EPSILON).float()(middles.float()).double().flatten()
-    sides = torch.tensor([0.0, EPSILON, 1 / 3, 1 / 3 + EPSILON, 2 / 3, 2 / 3 + EPSILON])
-    places = torch.cat([torch.linspace(-0.1, 1.1, 121).double(), sides.double()]).sort().values
+    starts = torch.arange(4, dtype=torch.double) / 3
+    spaced = torch.linspace(-0.1, 1.1, 25, dtype=torch.double)
+    places = torch.cat([spaced, starts, starts + EPSILON]).sort().values
     return {
         "units": 4 * len(HEIGHTS),
         "heights": found(middles).flatten().tolist(),
@@ -195,7 +196,7 @@ def _tent(depth: int) -> dict[str, Any]:
 def _curve(model: nn.Module, inputs: Tensor, start: float = 0.0) -> dict[str, list[float]]:
     own = model.double()(inputs).flatten()
     return {
-        "x": [round((x - start) / (1 - start), 9) for x in inputs.flatten().tolist()],
+        "x": [round((x - start) / (1 - start), 10) for x in inputs.flatten().tolist()],
         "y": [round(y, 5) for y in own.tolist()],
     }
 
