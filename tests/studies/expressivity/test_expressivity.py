@@ -185,7 +185,7 @@ class TestShallowAgainstDeep:
         )
 
     def test_the_figure_marks_the_errors_of_the_shallow_network(self) -> None:
-        study = ShallowAgainstDeep(boundaries=("circle",), seeds=2).tiny()
+        study = ShallowAgainstDeep(boundary="circle", seeds=2).tiny()
         records = [(trial, study.run(trial)) for trial in study.trials()[:2]]
         wrong = records[0][1]["figure"]["errors"]
         assert len(wrong) == round(60 * records[0][1]["20"]["test"])
@@ -197,7 +197,7 @@ class TestShallowAgainstDeep:
         assert len(chart.contours) == 3
 
     def test_differences_are_deep_minus_shallow(self) -> None:
-        study = ShallowAgainstDeep(boundaries=("circle",), seeds=3)
+        study = ShallowAgainstDeep(boundary="circle", seeds=3)
         figure = {"margins": {}, "errors": [], "others": []}
         rows = []
         for k, trial in enumerate(study.trials()):

@@ -135,7 +135,7 @@ class TestBasin:
 
 class TestPoisonedMinima:
     study = PoisonedMinima(
-        data=("moons",), seeds=3, levels=(0.5,), steps=2, settle=1, directions=2, path_steps=1
+        data="moons", seeds=3, levels=(0.5,), steps=2, settle=1, directions=2, path_steps=1
     )
 
     def test_paths_end_at_both_minima(self) -> None:

@@ -67,9 +67,7 @@ class ShallowAgainstDeep(Study):
     method = ("E2",)
     cites = ("montufar2014number", "ollion2018learning")
 
-    boundaries: tuple[str, ...] = option(
-        tuple(BOUNDARIES), help="boundaries of the classes", choices=tuple(BOUNDARIES)
-    )
+    boundary: str = option("all", help="boundary of the classes", choices=("all", *BOUNDARIES))
     seeds: int = option(20, help="draws of data and initial weights", low=2)
     restarts: int = option(5, help="networks per arm; the smallest training loss counts", low=1)
     size: int = option(1_000, help="training samples", low=10)
@@ -81,7 +79,7 @@ class ShallowAgainstDeep(Study):
         """Every boundary with every seed."""
         return [
             Trial(parameters={"boundary": boundary}, seed=seed)
-            for boundary in self.boundaries
+            for boundary in (BOUNDARIES if self.boundary == "all" else [self.boundary])
             for seed in range(self.seeds)
         ]
 

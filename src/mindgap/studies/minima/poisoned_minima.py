@@ -93,7 +93,7 @@ class PoisonedMinima(Study):
     method = ("E8",)
     cites = ("wu2017towards", "huang2020understanding", "ollion2018learning")
 
-    data: tuple[str, ...] = option(tuple(PROBLEMS), help="data", choices=tuple(PROBLEMS))
+    data: str = option("all", help="which data", choices=("all", *PROBLEMS))
     seeds: int = option(10, help="draws of samples, wrong labels and initial weights", low=2)
     beta: float = option(0.3, help="weight of a wrongly labeled sample", above=0)
     steps: int = option(3_000, help="steps of training", low=1)
@@ -106,7 +106,7 @@ class PoisonedMinima(Study):
         """Every problem with every seed."""
         return [
             Trial(parameters={"data": data}, seed=seed)
-            for data in self.data
+            for data in (PROBLEMS if self.data == "all" else [self.data])
             for seed in range(self.seeds)
         ]
 
@@ -236,7 +236,7 @@ class PoisonedMinima(Study):
 
     def tiny(self) -> Self:
         """Two seeds, few steps and directions."""
-        small = self.replace(data=("moons",), seeds=2, steps=5, settle=2)
+        small = self.replace(data="moons", seeds=2, steps=5, settle=2)
         return small.replace(levels=(1.0,), directions=2, path_steps=2)
 
 
