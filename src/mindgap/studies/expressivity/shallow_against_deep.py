@@ -23,6 +23,7 @@ from mindgap.core import (
     option,
     paired,
 )
+from mindgap.core.chart.parts import Symbol
 from mindgap.nets.mlp import MLP
 from mindgap.remedies import Annealing
 from mindgap.studies.expressivity.boundaries import BOUNDARIES, grid, samples
@@ -52,7 +53,7 @@ NOTES = (
 class ShallowAgainstDeep(Study):
     r"""Error of one layer of 20 units against two of 10, on two boundaries.
 
-    Formula: $\mathrm{err} = P\left( \arg\max_k f_k(x) \ne y \right), \quad x$ uniform in $[-1, 1]^2$
+    Formula: $\mathrm{err} = P\left( \arg\max_k f_k(x) \ne y \right), \qquad x \sim U([-1, 1]^2)$
 
     Reading: Classes do not overlap, so every error is one of fitting a smooth curve by pieces of
     lines. The figure marks the errors of the shallow network. Compare the deep network also with a
@@ -206,8 +207,11 @@ def _judged(name: str, arm: str, one: Paired, p_value: float) -> str:
 def _chart(name: str, figure: Record) -> Chart:
     axis, places = grid(PLACES)
     truth = BOUNDARIES[name](places[:, 0], places[:, 1]).view(PLACES, PLACES)
-    parts = {"others": "class {}", "errors": "class {}, error of 20"}
-    groups = [_group(figure[part], k, parts[part]) for k in (0, 1) for part in parts]
+    right = [[row for row in figure["others"] if row[2] == label] for label in (0, 1)]
+    groups = [
+        *(_group(own, f"class {label}") for label, own in enumerate(right)),
+        _group(figure["errors"], "error of the shallow network", "diamond"),
+    ]
     return Heatmap(
         title=f"Boundaries and errors: {name}",
         x=[round(v, 4) for v in axis.tolist()],
@@ -223,11 +227,5 @@ def _chart(name: str, figure: Record) -> Chart:
     )
 
 
-def _group(rows: Sequence[Sequence[float]], label: int, words: str) -> Points:
-    own = [row for row in rows if row[2] == label]
-    return Points(
-        name=words.format(label),
-        x=[row[0] for row in own],
-        y=[row[1] for row in own],
-        symbol="diamond" if "error" in words else "circle",
-    )
+def _group(rows: Sequence[Sequence[float]], name: str, symbol: Symbol = "circle") -> Points:
+    return Points(name=name, x=[row[0] for row in rows], y=[row[1] for row in rows], symbol=symbol)

@@ -232,7 +232,6 @@ def _curves(runs: Runs, part: str) -> Chart:
         x_scale="log",
         percent=True,
         series=series,
-        wide=False,
     )
 
 

@@ -77,7 +77,8 @@ class PoisonedMinima(Study):
     r"""Reach minima that fit all training samples and fail on test data; compare their basins.
 
     Formula: $L_\beta(w) = \frac{1}{n + m} \left[ \sum_{i=1}^{n} \ell(f_w(x_i), y_i) + \beta
-    \sum_{j=1}^{m} \ell(f_w(\tilde x_j), \tilde y_j) \right]$ with wrong labels $\tilde y_j$
+    \sum_{j=1}^{m} \ell(f_w(\tilde x_j), \tilde y_j) \right], \qquad \tilde y_j \ne
+    y(\tilde x_j)$
 
     Reading: Training error is zero at all of these minima, so it cannot tell good from bad. The
     radius up to which the training loss stays low can, where good minima have larger basins. The
