@@ -288,15 +288,18 @@ def _known(found: Sequence[float]) -> float | None:
     return math.fsum(found) / len(found) if all(map(math.isfinite, found)) else None
 
 
-def _series(rows: Sequence[Sequence[float]], x: Sequence[float], name: str) -> Series:
+def _series(
+    rows: Sequence[Sequence[float]], x: Sequence[float], name: str, most: float = 1.0
+) -> Series:
+    """Average the rows; the ends of intervals stay between zero and what is possible."""
     columns = list(zip(*rows, strict=True))
     ends = [mean_interval(column) for column in columns]
     return Series(
         name=name,
         x=x,
         y=[math.fsum(column) / len(column) for column in columns],
-        low=[e.low for e in ends],
-        high=[e.high for e in ends],
+        low=[max(e.low, 0.0) for e in ends],
+        high=[min(e.high, most) for e in ends],
     )
 
 
@@ -355,7 +358,9 @@ def _between(name: str, runs: Sequence[Record]) -> list[Chart]:
                 _series([run["paths"][way][part] for run in runs], x, parts[part])
                 for part in ("train", "test")
             ],
-            right=[_series([run["paths"][way]["loss"] for run in runs], x, parts["loss"])],
+            right=[
+                _series([run["paths"][way]["loss"] for run in runs], x, parts["loss"], math.inf)
+            ],
             right_label="training loss",
             wide=False,
         )
