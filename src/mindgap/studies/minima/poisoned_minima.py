@@ -60,8 +60,8 @@ BAD = 0.6  # test accuracy below which a minimum counts as bad
 PLACES = 21  # on a path between two minima
 NOTES = (
     "Published claims: capacity is enough for bad minima, and training avoids them because good ones "
-    "have wide basins (slides; Wu, Zhu and E, 2017). Huang et al. (2020): their volumes differ by "
-    "factors beyond imagination.",
+    "have wide basins (slides; Wu, Zhu and E, 2017). Huang et al. (2020): with many weights, a "
+    "small difference in width is a huge ratio of volumes.",
     "Poisoned loss: the sum of the losses of the training samples and β times the sum of those of "
     "extra samples with wrong labels, divided by their number. The extra samples are neither "
     "training nor test data. All rows have the same number of steps.",
