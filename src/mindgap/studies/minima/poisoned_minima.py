@@ -213,11 +213,8 @@ class PoisonedMinima(Study):
         )
 
     def _judged(self, name: str, runs: Sequence[Record]) -> list[str]:
-        words, told, tests = (
-            PROBLEMS[name].words.capitalize(),
-            list[str](),
-            dict[tuple[str, str], Paired](),
-        )
+        words, told = PROBLEMS[name].words.capitalize(), list[str]()
+        tests = dict[tuple[str, str], Paired]()
         for state, state_words in STATES.items():
             plain, bad = ([run[state][place] for run in runs] for place in (0, -1))
             told.append(f"{words}, {state_words}: {_accuracy(plain, bad)}.")
