@@ -32,7 +32,8 @@ STATES = {"before": "before training", "after": "after training"}
 NOTES = (
     "Published claims: the largest number of regions grows exponentially with depth (Montúfar et al., "
     "2014, a lower bound on the largest; Serra et al., 2018, an upper bound). Hanin and Rolnick "
-    "(2019) find that networks in practice have about (number of units)² / 2 regions in a plane.",
+    "(2019): at initialization and after training, the number in a plane is of the order of "
+    "(number of units)² / 2, whatever the depth.",
     "Regions are activation patterns on the square from −1 to 1, counted exactly. Bounds count the "
     "whole plane, so a network may have more regions outside of the square.",
     "The width of every depth is the largest that the number of parameters allows. All depths share "
@@ -56,7 +57,7 @@ class TrainedRegions(Study):
     """
 
     method = ("E2",)
-    cites = ("montufar2014number", "serra2018bounding", "hanin2019complexity")
+    cites = ("montufar2014number", "serra2018bounding", "hanin2019deep")
 
     depths: tuple[int, ...] = option((1, 2, 3, 4, 6, 8), help="numbers of hidden layers", low=1)
     parameters_each: int = option(500, help="most parameters of a network", low=40)
