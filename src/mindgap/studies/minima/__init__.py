@@ -1,0 +1,1 @@
+"""Good and bad minima: both fit all training samples, and only one of them generalizes."""
