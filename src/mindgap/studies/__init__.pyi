@@ -23,6 +23,10 @@ from mindgap.studies.double_descent.epochs import DoubleDescentEpochs as DoubleD
 from mindgap.studies.double_descent.networks import DoubleDescentNetworks as DoubleDescentNetworks
 from mindgap.studies.double_descent.samples import DoubleDescentSamples as DoubleDescentSamples
 from mindgap.studies.double_descent.width import DoubleDescentWidth as DoubleDescentWidth
+from mindgap.studies.expressivity.rect_and_tri import RectAndTri as RectAndTri
+from mindgap.studies.expressivity.shallow_against_deep import ShallowAgainstDeep as ShallowAgainstDeep
+from mindgap.studies.expressivity.trained_regions import TrainedRegions as TrainedRegions
+from mindgap.studies.expressivity.universal_approximation import UniversalApproximation as UniversalApproximation
 from mindgap.studies.grokking.grokking import Grokking as Grokking
 from mindgap.studies.improve.coverage import IntervalCoverage as IntervalCoverage
 from mindgap.studies.improve.real import DoesImproveHelp as DoesImproveHelp
@@ -35,6 +39,8 @@ from mindgap.studies.lipschitz.label_noise import LipschitzLabelNoise as Lipschi
 from mindgap.studies.lipschitz.over_depth import LipschitzOverDepth as LipschitzOverDepth
 from mindgap.studies.measures.at_initialization import MeasuresAtInitialization as MeasuresAtInitialization
 from mindgap.studies.measures.under_rescaling import MeasuresUnderRescaling as MeasuresUnderRescaling
+from mindgap.studies.minima.minima_over_width import MinimaOverWidth as MinimaOverWidth
+from mindgap.studies.minima.poisoned_minima import PoisonedMinima as PoisonedMinima
 from mindgap.studies.overfitting.capacity import OverfittingCapacity as OverfittingCapacity
 from mindgap.studies.overfitting.noise import OverfittingNoise as OverfittingNoise
 from mindgap.studies.overfitting.remedies import OverfittingRemedies as OverfittingRemedies

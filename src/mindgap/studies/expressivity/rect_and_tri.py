@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mindgap.core import (
     Chart,
+    Claim,
     Interval,
     Line,
     Recipe,
@@ -65,6 +66,7 @@ class RectAndTri(Study):
 
     method = ("E2",)
     cites = ("ollion2018learning", "telgarsky2016benefits", "malach2019deeper")
+    reproduces = ("expressivity: Rectangles", "expressivity: Oscillations")
 
     deepest: int = option(10, help="most applications of the tent map", low=1, high=16)
     depths: tuple[int, ...] = option((1, 2, 3, 4), help="applications to be learned", low=1, high=9)
@@ -120,6 +122,7 @@ class RectAndTri(Study):
             ),
             rows=tuple(_row(trial, record) for trial, record in records),
             notes=(*NOTES, *_judged(records)),
+            claims=_claims(records),
             charts=_charts(records),
         )
 
@@ -229,8 +232,7 @@ def _judged(records: Sequence[tuple[Trial, Record]]) -> list[str]:
             f"Rectangles: heights are off by {own['error']:.1e} in float64 and by "
             f"{own['float32_error']:.1e} in float32."
         )
-    tents = {depth: record for (net, depth), record in found.items() if net == "tri"}
-    doubled = all(record["pieces"] == [2**depth] for depth, record in tents.items())
+    tents, doubled = _doubled(records)
     if tents:
         word = "have exactly 2ᵏ pieces" if doubled else "do not all have 2ᵏ pieces"
         told.append(f"The tents from k = {min(tents)} to {max(tents)} {word}.")
@@ -243,6 +245,22 @@ def _judged(records: Sequence[tuple[Trial, Record]]) -> list[str]:
             + "."
         )
     return told
+
+
+def _doubled(records: Sequence[tuple[Trial, Record]]) -> tuple[list[int], bool]:
+    """List the depths of the tents, and tell whether each has twice the pieces of the last."""
+    tents = {trial["depth"]: record["pieces"] for trial, record in records if trial["net"] == "tri"}
+    return list(tents), all(pieces == [2**depth] for depth, pieces in tents.items())
+
+
+def _claims(records: Sequence[tuple[Trial, Record]]) -> tuple[Claim, ...]:
+    errors = [record["error"] for trial, record in records if trial["net"] == "rect"]
+    tents, doubled = _doubled(records)
+    rect = [
+        Claim.shown("Four units make a rectangle of any height.", error < 1e-6) for error in errors
+    ]
+    text = "One layer more doubles the oscillations of the tent."
+    return (*rect, *([Claim.shown(text, doubled)] if len(tents) > 1 else []))
 
 
 def _found(name: str, record: Record) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mindgap.core import (
     Chart,
+    Claim,
     Contour,
     Heatmap,
     Paired,
@@ -67,6 +68,7 @@ class ShallowAgainstDeep(Study):
 
     method = ("E2",)
     cites = ("montufar2014number", "ollion2018learning")
+    reproduces = ("expressivity: Shallow and deep",)
 
     boundary: str = option("all", help="boundary of the classes", choices=("all", *BOUNDARIES))
     seeds: int = option(20, help="draws of data and initial weights", low=2)
@@ -135,6 +137,7 @@ class ShallowAgainstDeep(Study):
             ),
             rows=tuple(rows),
             notes=(*NOTES, *(_judged(*key, one, p_values[key]) for key, one in against.items())),
+            claims=_claims(against, p_values),
             charts=tuple(_chart(name, own[0]["figure"]) for name, own in runs.items() if own),
         )
 
@@ -201,6 +204,20 @@ def _judged(name: str, arm: str, one: Paired, p_value: float) -> str:
     return (
         f"{name.capitalize()}, 10 + 10 against {arm} units: {word} ({points:+.2f} points, "
         f"[{ends[0]:.2f}, {ends[1]:.2f}], p = {p_value:.2g})."
+    )
+
+
+def _claims(
+    against: dict[tuple[str, str], Paired], p_values: dict[tuple[str, str], float]
+) -> tuple[Claim, ...]:
+    words = {
+        "20": "With as many units, two layers follow a smooth boundary better than one.",
+        "32": "With as many parameters, two layers follow it better than one.",
+    }
+    better = {key: one.difference < 0 and p_values[key] < 0.05 for key, one in against.items()}
+    own = {arm: [shown for key, shown in better.items() if key[1] == arm] for arm in words}
+    return tuple(
+        Claim.counted(text, sum(own[arm]), len(own[arm])) for arm, text in words.items() if own[arm]
     )
 
 

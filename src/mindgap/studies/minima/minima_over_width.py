@@ -69,6 +69,7 @@ class MinimaOverWidth(Study):
 
     method = ("E8",)
     cites = ("ollion2018learning", "wu2017towards")
+    reproduces = ("expressivity: Widths",)
     expected: ClassVar[Mapping[str, float]] = {
         "train, 4": 0.767,
         "test, 4": 0.877,

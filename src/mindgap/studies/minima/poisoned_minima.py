@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mindgap.core import (
     Chart,
+    Claim,
     Line,
     Paired,
     Points,
@@ -93,6 +94,7 @@ class PoisonedMinima(Study):
 
     method = ("E8",)
     cites = ("wu2017towards", "huang2020understanding", "ollion2018learning")
+    reproduces = ("expressivity: Good and bad minima",)
 
     data: str = option("all", help="which data", choices=("all", *PROBLEMS))
     seeds: int = option(10, help="draws of samples, wrong labels and initial weights", low=2)
@@ -192,6 +194,7 @@ class PoisonedMinima(Study):
                 *NOTES,
                 *(note for name, own in runs.items() for note in self._judged(name, own)),
             ),
+            claims=self._claims(runs) if records else (),
             charts=(
                 *(_accuracies(name, own) for name, own in runs.items()),
                 *(_scatter(name, own, unit) for name, own in runs.items()),
@@ -213,17 +216,12 @@ class PoisonedMinima(Study):
         )
 
     def _judged(self, name: str, runs: Sequence[Record]) -> list[str]:
-        words, told = PROBLEMS[name].words.capitalize(), list[str]()
-        tests = dict[tuple[str, str], Paired]()
-        for state, state_words in STATES.items():
-            plain, bad = ([run[state][place] for run in runs] for place in (0, -1))
-            told.append(f"{words}, {state_words}: {_accuracy(plain, bad)}.")
-            tests |= {
-                (state, key): test for key in self._keys() if (test := _basins(plain, bad, key))
-            }
-        corrected = holm([one.p_value for one in tests.values()])
-        for place, p in zip(tests, corrected, strict=True):
-            (state, key), one = place, tests[place]
+        words = PROBLEMS[name].words.capitalize()
+        told = [
+            f"{words}, {state_words}: {_accuracy(*_ends(runs, state))}."
+            for state, state_words in STATES.items()
+        ]
+        for (state, key), (one, p) in self._tests(runs).items():
             word = "larger" if one.difference > 0 else "smaller"
             shown = f"the good basin is {word}" if p < 0.05 else "no difference of basins is shown"
             told.append(
@@ -232,10 +230,40 @@ class PoisonedMinima(Study):
             )
         return told
 
+    def _tests(self, runs: Sequence[Record]) -> dict[tuple[str, str], tuple[Paired, float]]:
+        """Compare the basins of good and bad minima; p-values are corrected."""
+        tests = {
+            (state, key): test
+            for state in STATES
+            for key in self._keys()
+            if (test := _basins(*_ends(runs, state), key))
+        }
+        corrected = holm([one.p_value for one in tests.values()])
+        return dict(zip(tests, zip(tests.values(), corrected, strict=True), strict=True))
+
+    def _claims(self, runs: Mapping[str, Sequence[Record]]) -> tuple[Claim, ...]:
+        bad = [one for own in runs.values() for one in _ends(own, "found")[1]]
+        count = sum(one["train"] == 1 and one["test"] < BAD for one in bad)
+        tests = [pair for own in runs.values() for pair in self._tests(own).values()]
+        larger = sum(test.difference > 0 and p < 0.05 for test, p in tests)
+        return (
+            Claim.shown(
+                "Minima that fit all training samples and fail on test data can be reached "
+                f"({count} of {len(bad)} networks).",
+                count > 0,
+            ),
+            Claim.counted("The basins of good minima are larger.", larger, len(tests)),
+        )
+
     def tiny(self) -> Self:
         """Two seeds, few steps and directions."""
         small = self.replace(data="moons", seeds=2, steps=5, settle=2)
         return small.replace(levels=(1.0,), directions=2, path_steps=2)
+
+
+def _ends(runs: Sequence[Record], state: str) -> tuple[list[Record], list[Record]]:
+    """Give the networks without poison, and those with most of it."""
+    return [run[state][0] for run in runs], [run[state][-1] for run in runs]
 
 
 def _accuracy(plain: Sequence[Record], bad: Sequence[Record]) -> str:
