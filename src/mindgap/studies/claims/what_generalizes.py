@@ -27,7 +27,7 @@ from mindgap.core import (
     option,
     paired,
 )
-from mindgap.nets.mlp import MLP
+from mindgap.nets.mlp import ACTIVATIONS, MLP
 from mindgap.studies.double_descent.features import CLASSES, noisy_digits
 from mindgap.training.ensemble import ensemble
 
@@ -69,7 +69,9 @@ class WhatGeneralizes(Study):
 
     seeds: int = option(8, help="draws of digits, initial weights and batches", low=2)
     activations: tuple[str, ...] = option(
-        ("relu", "tanh", "identity"), help="activations; of all lists, the first is the base"
+        ("relu", "tanh", "identity"),
+        help="activations; of all lists, the first is the base",
+        choices=tuple(ACTIVATIONS),
     )
     depths: tuple[int, ...] = option((2, 1, 4), help="hidden layers", low=1)
     batch_sizes: tuple[int, ...] = option((32, 8, 128), help="batch sizes", low=1)
@@ -235,17 +237,20 @@ def one_at_a_time(
         for place, (name, own) in enumerate(levels.items())
         for level in own[1:]
     ]
-    cells = [one for one in cells if one[2] in found] if base in found else []
+    if base not in found:
+        return []
+    cells = [one for one in cells if one[2] in found]
     tests = [
         paired(found[cell]["test_error"], found[base]["test_error"], overlap=overlap)
         for _, _, cell in cells
     ]
     corrected = holm([test.p_value for test in tests])
-    rows = [("base", ", ".join(map(str, base)), *_means(found[base]), None, None, None)]
+    head = ("base", ", ".join(map(str, base)), *_means(found[base]), None, None, None)
+    rows: list[tuple[Any, ...]] = [head]
     for (name, level, cell), test, p_value in zip(cells, tests, corrected, strict=True):
         change = test.difference, test.interval, p_value
         rows.append((name, level, *_means(found[cell]), *change))
-    return rows if base in found else []
+    return rows
 
 
 def _means(record: Record) -> tuple[float, float]:

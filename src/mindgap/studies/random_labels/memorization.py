@@ -14,7 +14,6 @@ from mindgap.core import (
     Study,
     Table,
     Trial,
-    choice,
     holm,
     mean_interval,
     option,
@@ -76,9 +75,9 @@ class Memorization(Study):
 
     seeds: int = option(3, help="draws of images, labels and initial weights", low=2)
     data: tuple[str, ...] = option(
-        ("mnist", "cifar10"), help="data sets: digits (no download), mnist, cifar10"
+        ("mnist", "cifar10"), help="data sets; digits need no download", choices=tuple(DATA)
     )
-    networks: tuple[str, ...] = option(tuple(NETWORKS), help="MLP, LeNet-5, ResNet-8")
+    networks: tuple[str, ...] = option(tuple(NETWORKS), help="networks", choices=tuple(NETWORKS))
     corruption: tuple[float, ...] = option(
         (0.0, 0.25, 0.5, 0.75, 1.0), help="shares of random labels", low=0, high=1
     )
@@ -87,11 +86,9 @@ class Memorization(Study):
     epochs: int = option(100, help="the most passes over the training images", low=1)
 
     def prepare(self) -> None:
-        """See that the names are known and the data are here."""
-        for name in self.networks:
-            choice("networks", name, NETWORKS)
+        """See that the data are here."""
         for name in self.data:
-            load(choice("data", name, DATA))
+            load(name)
 
     def trials(self) -> Sequence[Trial]:
         """Every data set and network with every kind of labels or inputs."""
@@ -297,7 +294,7 @@ def _curve(name: str, rows: Sequence[Record]) -> Series:
     last = max(len(row["losses"]) for row in rows)
     held = [[*row["losses"], *[row["losses"][-1]] * (last - len(row["losses"]))] for row in rows]
     means = [math.fsum(column) / len(column) for column in zip(*held, strict=True)]
-    return Series(name=name, x=range(1, last + 1), y=means, mode="lines")
+    return Series(name=name, x=list(range(1, last + 1)), y=means, mode="lines")
 
 
 def _over(title: str, name: str, runs: Runs) -> Chart:

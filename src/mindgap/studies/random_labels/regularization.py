@@ -14,7 +14,6 @@ from mindgap.core import (
     Study,
     Table,
     Trial,
-    choice,
     holm,
     mean_interval,
     option,
@@ -76,20 +75,18 @@ class MemorizationRegularization(Study):
 
     seeds: int = option(3, help="draws of images, labels and initial weights", low=2)
     data: tuple[str, ...] = option(
-        ("cifar10",), help="data sets: digits (no download), mnist, cifar10"
+        ("cifar10",), help="data sets; digits need no download", choices=tuple(DATA)
     )
-    networks: tuple[str, ...] = option(tuple(NETWORKS), help="MLP, LeNet-5, ResNet-8")
+    networks: tuple[str, ...] = option(tuple(NETWORKS), help="networks", choices=tuple(NETWORKS))
     samples: int = option(500, help="training images", low=20)
     held: int = option(1000, help="test images; at most 500 digits", low=10)
     epochs: int = option(40, help="passes over images with true labels", low=1)
     longest: int = option(120, help="the most passes over images with random labels", low=1)
 
     def prepare(self) -> None:
-        """See that the names are known and the data are here."""
-        for name in self.networks:
-            choice("networks", name, NETWORKS)
+        """See that the data are here."""
         for name in self.data:
-            load(choice("data", name, DATA))
+            load(name)
 
     def trials(self) -> Sequence[Trial]:
         """Every data set and network with every kind of labels and every arm."""
