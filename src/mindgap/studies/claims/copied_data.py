@@ -42,7 +42,7 @@ class CopiedData(Study):
         **{f"SGD, {copies}": 1.0 for copies in (2, 4, 8)},
     }
 
-    seeds: int = option(20, help="draws of digits, initial weights and batches", low=2)
+    seeds: int = option(12, help="draws of digits, initial weights and batches", low=2)
     samples: int = option(400, help="digits before copying", low=20, high=1000)
     copies: tuple[int, ...] = option((1, 2, 4, 8), help="how often every digit appears", low=1)
     batch_size: int = option(32, help="samples per step of SGD", low=1)

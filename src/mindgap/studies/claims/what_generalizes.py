@@ -67,7 +67,7 @@ class WhatGeneralizes(Study):
     method = ("E7",)
     cites = ("zhang2017understanding", "keskar2017large", "chizat2019lazy")
 
-    seeds: int = option(8, help="draws of digits, initial weights and batches", low=2)
+    seeds: int = option(6, help="draws of digits, initial weights and batches", low=2)
     activations: tuple[str, ...] = option(
         ("relu", "tanh", "identity"),
         help="activations; of all lists, the first is the base",
