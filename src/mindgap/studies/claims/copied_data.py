@@ -91,9 +91,10 @@ class CopiedData(Study):
                 "copies",
                 "steps",
                 "gradients",
-                "ratio",
-                "95 % interval",
                 "published",
+                "ratio",
+                "low",
+                "high",
             ),
             rows=rows,
             notes=(*NOTES, *_judged(rows), *_late(records)),
@@ -105,33 +106,35 @@ class CopiedData(Study):
             math.fsum(record[name] for record in costs[key].values()) / len(costs[key])
             for name in ("steps", "gradients")
         )
-        ratio = _ratio(costs, key)
         published = self.expected.get(f"{key[0]}, {key[1]}")
-        return (*key, steps, gradients, ratio[0], ratio[1], published)
+        return (*key, steps, gradients, published, *_ratio(costs, key))
 
     def tiny(self) -> Self:
         """Two seeds, few digits and a target that is reached at once."""
         return self.replace(seeds=2, samples=40, copies=(1, 2), target=2.2, limit=40)
 
 
-def _ratio(costs: Costs, key: tuple[str, int]) -> tuple[float | None, str | None]:
-    """Divide the cost by that without copies, seed by seed."""
+def _ratio(costs: Costs, key: tuple[str, int]) -> tuple[float | None, ...]:
+    """Divide the cost by that without copies, seed by seed; return the ratio and its interval."""
     one = costs.get((key[0], 1), {})
     shared = sorted(set(one) & set(costs[key]))
     if key[1] == 1 or len(shared) < 2:
-        return None, None
+        return None, None, None
     found = paired(
         *([math.log(row[seed]["gradients"]) for seed in shared] for row in (costs[key], one))
     )
-    low, high = (math.exp(end) for end in (found.interval.low, found.interval.high))
-    return math.exp(found.difference), f"[{low:.3f}, {high:.3f}]"
+    ends = found.difference, found.interval.low, found.interval.high
+    return tuple(math.exp(end) for end in ends)
 
 
 def _judged(rows: Sequence[tuple[Any, ...]]) -> list[str]:
     told = []
     for method in METHODS:
-        own = [row for row in rows if row[0] == method and row[4] is not None]
-        parts = [f"{row[1]} copies × {row[4]:.2f} {row[5]}" for row in own]
+        own = [row for row in rows if row[0] == method and row[5] is not None]
+        parts = [
+            f"{row[1]} copies cost {row[5]:.2f} [{row[6]:.2f}, {row[7]:.2f}] times as much"
+            for row in own
+        ]
         told += [f"{method}: {'; '.join(parts)}."] if parts else []
     return told
 

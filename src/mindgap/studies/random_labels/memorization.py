@@ -126,8 +126,9 @@ class Memorization(Study):
         return Table(
             title=f"Fitting true labels, random labels and noise ({self.samples} images)",
             columns=(
-                *("data", "network", "setting", "fitted", "training error", "published"),
-                *("steps to fit", "steps / true labels", "test error", "95 % interval"),
+                *("data", "network", "setting", "fitted", "published training error"),
+                *("training error", "low", "high", "steps to fit", "steps / true labels"),
+                *("test error", "95 % interval"),
             ),
             rows=tuple(
                 self._row(case, setting, own) for case, own in runs.items() for setting in own
@@ -144,11 +145,13 @@ class Memorization(Study):
         self, case: Case, setting: Setting, own: Mapping[Setting, Sequence[Record]]
     ) -> tuple[Any, ...]:
         rows = own[setting]
-        tests = [row["test_error"] for row in rows]
+        train, test = ([row[name] for row in rows] for name in ("train_error", "test_error"))
+        found = mean_interval(train)
         return (
-            *(DATA[case[0]], case[1], words(setting), _count(rows), _mean(rows, "train_error")),
-            *(self.expected.get(words(setting)), _mean(rows, "steps"), _ratio(own, setting)),
-            *(math.fsum(tests) / len(tests), str(mean_interval(tests))),
+            *(DATA[case[0]], case[1], words(setting), _count(rows)),
+            *(self.expected.get(words(setting)), _mean(rows, "train_error"), found.low, found.high),
+            *(_mean(rows, "steps"), _ratio(own, setting)),
+            *(_mean(rows, "test_error"), str(mean_interval(test))),
         )
 
     def tiny(self) -> Self:

@@ -163,11 +163,14 @@ class MemorizationRegularization(Study):
     def _random(self, key: str, rows: Sequence[Record]) -> dict[str, Any]:
         """Tell what happened with random labels."""
         known = [row["fitted"] for row in rows if row["fitted"] is not None]
+        found = mean_interval([row["train"] for row in rows])
         return {
             "random labels: fitted": f"{len(known)} of {len(rows)}",
-            "random labels: training accuracy": _mean(rows, "train") if rows else None,
-            "published": self.expected.get(key),
             "epochs to fit them": math.fsum(known) / len(known) if known else None,
+            "published training accuracy": self.expected.get(key),
+            "random labels: training accuracy": _mean(rows, "train") if rows else None,
+            "low": found.low,
+            "high": found.high,
             "random labels: test accuracy": _mean(rows, "test") if rows else None,
         }
 
