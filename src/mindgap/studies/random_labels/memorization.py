@@ -74,7 +74,7 @@ class Memorization(Study):
         "Gaussian": 0.0,
     }
 
-    seeds: int = option(5, help="draws of images, labels and initial weights", low=2)
+    seeds: int = option(4, help="draws of images, labels and initial weights", low=2)
     data: tuple[str, ...] = option(
         ("mnist", "cifar10"), help="data sets; digits need no download", choices=tuple(DATA)
     )
