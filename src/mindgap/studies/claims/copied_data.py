@@ -32,24 +32,24 @@ class CopiedData(Study):
     Assumes: An MLP on the 8×8 digits, a fixed learning rate per method.
 
     >>> len(CopiedData(seeds=2).trials())
-    16
+    12
     """
 
     method = ("E7",)
     cites = ("bottou2008tradeoffs",)
     expected: ClassVar[Mapping[str, float]] = {
-        **{f"full batch, {copies}": float(copies) for copies in (2, 4, 8)},
-        **{f"SGD, {copies}": 1.0 for copies in (2, 4, 8)},
+        **{f"full batch, {copies}": float(copies) for copies in (2, 4)},
+        **{f"SGD, {copies}": 1.0 for copies in (2, 4)},
     }
 
-    seeds: int = option(12, help="draws of digits, initial weights and batches", low=2)
+    seeds: int = option(8, help="draws of digits, initial weights and batches", low=2)
     samples: int = option(400, help="digits before copying", low=20, high=1000)
-    copies: tuple[int, ...] = option((1, 2, 4, 8), help="how often every digit appears", low=1)
+    copies: tuple[int, ...] = option((1, 2, 4), help="how often every digit appears", low=1)
     batch_size: int = option(32, help="samples per step of SGD", low=1)
     target: float = option(0.1, help="the training loss to reach", above=0)
     full_rate: float = option(0.5, help="learning rate of full-batch descent", above=0)
     rate: float = option(0.1, help="learning rate of SGD", above=0)
-    limit: int = option(3000, help="the most steps", low=10)
+    most_steps: int = option(3000, help="the most steps", low=10)
 
     def trials(self) -> Sequence[Trial]:
         """Every method and number of copies with every seed."""
@@ -72,10 +72,10 @@ class CopiedData(Study):
             train=(inputs, labels),
             batch_size=size,
             target=self.target,
-            limit=self.limit,
+            limit=self.most_steps,
         )
         found = posed.learn("SGD", self.full_rate if full else self.rate, trial.seed)
-        reached = found.steps < self.limit
+        reached = found.steps < self.most_steps
         return {"steps": found.steps, "gradients": size * found.steps, "reached": reached}
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
@@ -111,7 +111,7 @@ class CopiedData(Study):
 
     def tiny(self) -> Self:
         """Two seeds, few digits and a target that is reached at once."""
-        return self.replace(seeds=2, samples=40, copies=(1, 2), target=2.2, limit=40)
+        return self.replace(seeds=2, samples=40, copies=(1, 2), target=2.2, most_steps=40)
 
 
 def _ratio(costs: Costs, key: tuple[str, int]) -> tuple[float | None, ...]:
