@@ -192,7 +192,9 @@ class TestEverySpec:
 def different(value: object, metadata: dict[str, object]) -> object:
     """Another allowed value of a field, or None."""
     if metadata.get("choices"):
-        return next((choice for choice in metadata["choices"] if choice != value), None)
+        listed = isinstance(value, tuple)
+        allowed = [(choice,) if listed else choice for choice in metadata["choices"]]
+        return next((choice for choice in allowed if choice != value), None)
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):

@@ -144,6 +144,14 @@ def test_the_same_thing_has_the_same_color_everywhere():
     assert bars["data"][0]["marker"]["color"] == [COLORS["gap"], COLORS["test"]]
 
 
+def test_no_curve_has_the_color_that_belongs_to_another():
+    names = ["test", "test, with weight decay", "training", "train", "validation"]
+    line = valid(Line(series=[Series(name=name, x=[1], y=[1]) for name in names]))
+    colors = [trace["line"]["color"] for trace in line["data"]]
+    assert len(set(colors)) == len(names)
+    assert [colors[k] for k in (0, 3, 4)] == [COLORS[names[k]] for k in (0, 3, 4)]
+
+
 def test_the_gap_has_whiskers_where_it_is_uncertain(report):
     (bars,) = valid(report.gap.charts[0])["data"]
     assert bars["x"][2] == report.gap.value

@@ -206,6 +206,24 @@ def color_of(name: str, place: int) -> str:
     return COLORS.get(name.lower(), CYCLE[place % len(CYCLE)])
 
 
+def colors_of(names: Sequence[str]) -> list[str]:
+    """Choose the colors of a chart: by :func:`color_of`, but none that belongs to another name.
+
+    Args:
+        names: All that is drawn, in its order.
+
+    >>> colors_of(["test", "ridge"]) == [color_of("test", 0), color_of("", 0)]
+    True
+    """
+    places = [color_of(name, place) for place, name in enumerate(names)]
+    owned = {COLORS[name.lower()] for name in names if name.lower() in COLORS}
+    spare = iter([color for color in CYCLE if color not in places])
+    return [
+        next(spare, color) if color in owned and name.lower() not in COLORS else color
+        for name, color in zip(names, places, strict=True)
+    ]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Drawn:
     """A chart as a page shows it: a figure, or the samples of a gallery."""

@@ -13,6 +13,7 @@ from mindgap.report.style import (
     band,
     clean,
     color_of,
+    colors_of,
     figure,
     line,
     lines_across,
@@ -50,7 +51,7 @@ def line_figure(chart: Line) -> Figure:
 
 
 def _curve(chart: Line, row: Series, place: int) -> list[dict[str, Any]]:
-    name, color = clean(row.name), _color(chart, row, place)
+    name, color = clean(row.name), _color(chart, place)
     digits = ".2%" if chart.percent else ".4~g"
     curve = line(name, row.x, row.y, color, DASHES[place // len(CYCLE) % 3]) | {
         "mode": row.mode if len(row.x) > 1 else "markers",
@@ -64,10 +65,10 @@ def _curve(chart: Line, row: Series, place: int) -> list[dict[str, Any]]:
     return [{**filled, "legendgroup": name, "showlegend": False}, curve]
 
 
-def _color(chart: Line, row: Series, place: int) -> str:
+def _color(chart: Line, place: int) -> str:
     """Leave the colors of the ticks to them: next to ticks the first curve is black."""
     if not chart.ticks:
-        return color_of(row.name, place)
+        return colors_of([other.name for other in chart.series])[place]
     return (INK, *CYCLE[2:])[place % (len(CYCLE) - 1)]
 
 

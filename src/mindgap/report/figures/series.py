@@ -13,6 +13,7 @@ from mindgap.report.style import (
     axis_title,
     clean,
     color_of,
+    colors_of,
     figure,
     legend_line,
     line,
@@ -99,7 +100,7 @@ def _places(chart: Bar, row: Series) -> list[int]:
 
 
 def _bar_marker(chart: Bar, row: Series, place: int) -> dict[str, Any]:
-    plain = color_of(row.name, place)
+    plain = colors_of([other.name for other in chart.series])[place]
     alone = len(chart.series) == 1
     colors = [COLORS.get(str(name).lower(), plain) if alone else plain for name in row.x]
     if not chart.muted:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -77,14 +77,15 @@ class Problem:
                     break
         return Run(model=model, steps=reached, losses=losses)
 
-    def _batches(self, seed: int) -> Sequence[Pair]:
+    def _batches(self, seed: int) -> Iterator[Pair]:
         inputs, labels = self.train
         source, index = generator(seed), list[Tensor]()
         size = min(self.batch_size, len(labels))
         while len(index) < self.limit:
             order = torch.randperm(len(labels), generator=source)
             index += [part for part in order.split(size) if len(part) == size]
-        return [(inputs[part], labels[part]) for part in index[: self.limit]]
+        # One after the other: all at once would hold the data once per step where a batch is all.
+        return ((inputs[part], labels[part]) for part in index[: self.limit])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

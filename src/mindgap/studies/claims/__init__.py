@@ -1,0 +1,1 @@
+"""Claims of the lecture slides that come without numbers: copies, optimizers, what generalizes."""
