@@ -16,6 +16,7 @@ from mindgap.training.monitor.log import FORMAT, VERSION, Line, Log
 
 DIGITS = 5  # of the numbers in a log
 _Row = list[float] | Tensor  # one norm per weight; a tensor if it is on another device
+_HALF = frozenset({torch.float16, torch.bfloat16})
 WINDOW = 5  # readings in which a unit must never have fired to count as dead
 
 
@@ -134,7 +135,7 @@ class Monitor:
                 "Monitor(model), or monitor.attach(model)."
             )
         self.steps += 1
-        self._losses.append(loss.detach() if isinstance(loss, Tensor) else loss)
+        self._losses.append(_kept(loss) if isinstance(loss, Tensor) else loss)
         self._norms.append(self._gradient_norms())
         if self._watch is not None:
             self._read(self._watch)
@@ -243,10 +244,9 @@ class Monitor:
     def _trouble(self, passed: dict[str, Passed]) -> dict[str, Any] | None:
         """Name what was the first to be no number, in the order in which numbers arise."""
         first, losses = self._noted
-        for place, (loss, norms) in enumerate(zip(losses, self._last, strict=True)):
-            step = first + place
-            here = passed if step == self.steps else {}
-            wrong = [name for name, row in here.items() if not math.isfinite(row.activation)]
+        outputs = [name for name, row in passed.items() if not math.isfinite(row.activation)]
+        for step, (loss, norms) in enumerate(zip(losses, self._last, strict=True), first):
+            wrong = outputs if step == self.steps else []
             bad_loss = loss is not None and not math.isfinite(loss)
             if not (wrong or bad_loss) and _are_finite(norms):
                 continue
@@ -284,12 +284,17 @@ def _dense(gradient: Tensor | None) -> Tensor:
 
 
 def _norms(tensors: list[Tensor]) -> _Row:
-    small = any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in tensors)
-    tensors = [tensor.float() for tensor in tensors] if small else tensors
+    if not _HALF.isdisjoint([tensor.dtype for tensor in tensors]):
+        tensors = [tensor.float() for tensor in tensors]
     norms = torch._foreach_norm(tensors)
-    if all(norm.is_cpu for norm in norms):
+    if norms[0].is_cpu:
         return [norm.item() for norm in norms]  # quicker than a tensor of them
     return torch.stack([norm.to(norms[0]) for norm in norms])
+
+
+def _kept(loss: Tensor) -> Any:
+    """Return a loss as a number, or as a tensor where asking for the number would wait."""
+    return loss.item() if loss.is_cpu else loss.detach()
 
 
 def _on_host(rows: list[_Row]) -> list[list[float]]:
