@@ -4,9 +4,10 @@ A small convolutional net on MNIST is attacked by FGSM and by PGD in L∞ from a
 with the same radius, step and number of steps, and the same samples at once. The sides take turns in
 several rounds, every round in another order; a ratio is the median over the rounds of CPU seconds over
 mindgap's in the same round, with its quartiles. One thread. Every side ends with the pass that tells
-which predictions broke: torchattacks and ART leave it to their user. "All steps" returns the last point, as the peers do; "as shipped" stops with samples
-that are broken. Adversarial predictions are compared sample by sample. The last rows hide the gradient
-behind a softmax of 100 times the logits.
+which predictions broke: torchattacks and ART leave it to their user.
+"All steps" returns the last point, as the peers do; "as shipped" stops with samples that are broken.
+Adversarial predictions are compared sample by sample. The last rows hide the gradient behind a softmax of
+100 times the logits.
 
     python benchmarks/attacks.py --json attacks.json
 
@@ -194,7 +195,7 @@ def main() -> None:
     )
     parser.add_argument("--json", metavar="PATH", help="write the figures here")
     parser.add_argument("--samples", type=int, default=500)
-    parser.add_argument("--rounds", type=int, default=9, help="of PGD; FGSM has 20 times as many")
+    parser.add_argument("--rounds", type=int, default=5, help="of PGD; FGSM has 20 times as many")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     found = data.load("mnist")
