@@ -56,12 +56,8 @@ def chosen(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], float | No
         {
             "source": source,
             "limit": limit,
-            **{
-                key: statistics.mean(
-                    row[key] for row in rows if (row["source"], row["limit"]) == (source, limit)
-                )
-                for key in ("accuracy", "under_attack")
-            },
+            **{key: _mean(rows, source, limit, key) for key in ("accuracy", "under_attack")},
+            "seeds": len({row["seed"] for row in rows}),
         }
         for source in SOURCES
         for limit in LIMITS
@@ -73,6 +69,12 @@ def chosen(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], float | No
         if all(known[source, limit] >= known[source, 0.0] - ALLOWED for source in SOURCES)
     ]
     return means, min(allowed, default=None)
+
+
+def _mean(rows: list[dict[str, Any]], source: str, limit: float, key: str) -> float:
+    return statistics.mean(
+        row[key] for row in rows if (row["source"], row["limit"]) == (source, limit)
+    )
 
 
 def main() -> None:
@@ -92,7 +94,7 @@ def main() -> None:
         )
     print("chosen:", limit)
     if arguments.json:
-        timing.write(arguments.json, [*rows, *means, {"chosen": limit, "allowed_loss": ALLOWED}])
+        timing.write(arguments.json, [*means, {"source": "chosen by the rule", "limit": limit}])
 
 
 if __name__ == "__main__":

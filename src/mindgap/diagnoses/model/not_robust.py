@@ -1,5 +1,7 @@
 """Predictions that a small change of the inputs breaks, if it is chosen by the gradient."""
 
+import dataclasses
+
 import torch
 from torch import Tensor, nn
 
@@ -25,7 +27,7 @@ from mindgap.training.fit import fit
 
 TRIED, FEWEST = 200, 50  # test samples, and how many of them must be right
 SIZE = 0.05  # of the way to the nearest sample of another class
-CURVE = (0.5, 1.0, 2.0, 4.0)  # sizes of the chart, in units of this one
+CURVE, SHOWN = (0.5, 1.0, 2.0), 100  # sizes of the chart in units of this one, and its samples
 STEPS, DRAWS = 10, 2  # of the attack, and random changes per sample
 HEALTHY, USUAL = 0.1, 0.2
 PAIR = 3.0  # planted slope, in standard deviations of the outputs per one of the inputs
@@ -203,8 +205,14 @@ def _copied(inputs: Tensor, one: int, two: int) -> Tensor:
 
 
 def _chart(scene: Scene, near: Nearby) -> Line:
+    few = dataclasses.replace(
+        scene,
+        inputs=scene.inputs[:SHOWN],
+        targets=scene.targets[:SHOWN],
+        places=scene.places[:SHOWN],
+    )
     shares = [SIZE * factor for factor in CURVE]
-    found = [compared(scene, share * near.distances) for share in shares]
+    found = [compared(few, share * near.distances[:SHOWN]) for share in shares]
     noise = [float(held.double().mean()) for held, _ in found]
     attack = [float((held & ~broken).double().mean()) for held, broken in found]
     return Line(
