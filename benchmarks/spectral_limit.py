@@ -80,7 +80,7 @@ def _mean(rows: list[dict[str, Any]], source: str, limit: float, key: str) -> fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="write the figures to this file")
-    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=6000)
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)

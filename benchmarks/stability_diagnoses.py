@@ -5,7 +5,7 @@ written that changes along the gradient break and random ones of the same length
 the findings of vanishing-gradients, exploding-gradients, bad-initialization and not-robust. With ``--images``,
 convolutional nets on natural images (CIFAR-10) follow, which as a rule are not robust.
 
-    MINDGAP_DATA=~/data python benchmarks/stability_diagnoses.py --json stability-diagnoses.json --images 5
+    MINDGAP_DATA=~/data python benchmarks/stability_diagnoses.py --json stability-diagnoses.json --images 3
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def summary(source: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="write the figures to this file")
-    parser.add_argument("--seeds", type=int, default=7)
+    parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--first", type=int, default=5000)
     parser.add_argument("--images", type=int, default=0, help="nets on natural images")
     arguments = parser.parse_args()
