@@ -12,7 +12,9 @@ the rule does not see it.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
+from pathlib import Path
 from typing import Any
 
 import timing
@@ -77,16 +79,33 @@ def _mean(rows: list[dict[str, Any]], source: str, limit: float, key: str) -> fl
     )
 
 
+def kept(path: str | None) -> list[dict[str, Any]]:
+    """Read the trainings that were made before."""
+    if path is None or not Path(path).exists():
+        return []
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="write the figures to this file")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=6000)
+    parser.add_argument("--kept", help="file of finished trainings, which are not made twice")
+    parser.add_argument("--most", type=int, default=1000, help="trainings to make now")
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    rows = [
-        measured(source, seed, limit) for seed in seeds for source in SOURCES for limit in LIMITS
-    ]
+    cases = [(source, seed, limit) for seed in seeds for source in SOURCES for limit in LIMITS]
+    rows = kept(arguments.kept)
+    known = {(row["source"], row["seed"], row["limit"]) for row in rows}
+    for case in [case for case in cases if case not in known][: arguments.most]:
+        rows.append(measured(*case))
+        if arguments.kept:
+            with Path(arguments.kept).open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    if len(rows) < len(cases):
+        print(f"{len(rows)} of {len(cases)} trainings are done")
+        return
     means, limit = chosen(rows)
     for row in means:
         print(
