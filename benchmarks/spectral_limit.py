@@ -89,7 +89,7 @@ def kept(path: str | None) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="write the figures to this file")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first", type=int, default=6000)
     parser.add_argument("--kept", help="file of finished trainings, which are not made twice")
     parser.add_argument("--most", type=int, default=1000, help="trainings to make now")
