@@ -73,6 +73,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--first", type=int, default=5000)
     parser.add_argument("--images", type=int, default=0, help="nets on natural images")
+    parser.add_argument("--only", default="", help="sources whose names hold one of these, by |")
     arguments = parser.parse_args()
     found: dict[str, list[dict[str, Any]]] = {}
     for k in range(max(arguments.seeds, arguments.images)):
@@ -80,7 +81,10 @@ def main() -> None:
         recipes = layers.recipes(seed) if k < arguments.seeds else {}
         if k < arguments.images:
             recipes["CIFAR-10, convolution"] = natural_images(seed)
+        wanted = arguments.only.split("|")
         for name, recipe in recipes.items():
+            if not any(part in name for part in wanted):
+                continue
             row = told(fit(recipe, seed=seed).subject())
             found.setdefault(name, []).append(row)
             print(name, seed, f"{row['share']:.3f}", row["findings"], flush=True)
