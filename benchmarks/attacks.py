@@ -2,11 +2,12 @@
 
 A small convolutional net on MNIST is attacked by FGSM and by PGD in L∞ from a fixed start, all sides
 with the same radius, step and number of steps, and the same samples at once. The sides take turns in
-several rounds; a ratio is the median over the rounds of CPU seconds over mindgap's in the same round.
-One thread. Every side ends with the pass that tells which predictions broke: torchattacks and ART leave
-it to their user. "All steps" returns the last point, as the peers do; "as shipped" stops with samples
-that are broken. Adversarial predictions are compared sample by sample. The last rows hide the gradient
-behind a softmax of 100 times the logits.
+several rounds, every round in another order; a ratio is the median over the rounds of CPU seconds over
+mindgap's in the same round, with its quartiles. One thread. Every side ends with the pass that tells
+which predictions broke: torchattacks and ART leave it to their user.
+"All steps" returns the last point, as the peers do; "as shipped" stops with samples that are broken.
+Adversarial predictions are compared sample by sample. The last rows hide the gradient behind a softmax of
+100 times the logits.
 
     python benchmarks/attacks.py --json attacks.json
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import warnings
 from collections.abc import Callable
@@ -140,9 +142,10 @@ def compared(
     name: str, made: dict[str, Side], model: nn.Module, y: Tensor, rounds: int
 ) -> list[dict[str, Any]]:
     points, seconds = dict[str, Tensor](), {side: list[float]() for side in made}
+    order = random.Random(0)
     for _ in range(rounds):
-        for side, run in made.items():
-            points[side], cpu, _ = timing.timed(run)
+        for side in order.sample(list(made), len(made)):
+            points[side], cpu, _ = timing.timed(made[side])
             seconds[side].append(cpu)
     own = "mindgap, all steps"
     with torch.no_grad():
@@ -155,6 +158,8 @@ def compared(
                 "name": f"{name}: {side}",
                 "cpu_seconds": statistics.median(seconds[side]),
                 "cpu_ratio": statistics.median(ratios),
+                "quartiles": statistics.quantiles(ratios, n=4)[::2],
+                "rounds": rounds,
                 "robust_accuracy": float((answers[side] == y).double().mean()),
                 "same_predictions": float((answers[side] == answers[own]).double().mean()),
             }

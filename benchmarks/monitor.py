@@ -2,8 +2,9 @@
 
 Both sides train in turn in one process, a block of steps at a time, from the same weights on the
 same batches, and end at the same weights, bit by bit (asserted). Times are CPU seconds with one
-thread. The ratio is the CPU time of all monitored blocks to that of all plain ones; at most 1.05 is
-wanted. The log is written to a file, as in use.
+thread. The ratio is the median, over the blocks, of the CPU time of a monitored block to that of the plain
+one next to it; at most 1.05 is wanted. Every block holds one reading. The ratio of the sums is written
+too: on a busy machine a few slow blocks decide it. The log is written to a file, as in use.
 
     python benchmarks/monitor.py --json monitor.json
 """
@@ -28,7 +29,7 @@ from mindgap.nets import MLP, Elman, LeNet5
 
 BATCH, BLOCK, WANTED = 128, 100, 1.05
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
-    "MLP 784-256-10": (lambda: MLP((784, 256, 10)), (784,), 20),
+    "MLP 784-256-10": (lambda: MLP((784, 256, 10)), (784,), 40),
     "LeNet-5": (LeNet5, (1, 28, 28), 8),
     "Elman 28-64-10, 28 steps": (lambda: Elman(28, 64, 10), (1, 28, 28), 10),
 }
@@ -78,8 +79,9 @@ def measured(name: str, folder: Path) -> dict[str, Any]:
     total = sum(own.blocks[1:]) / sum(plain.blocks[1:])
     return {
         "name": name,
-        "cpu_ratio": total,
-        "median_ratio_of_blocks": statistics.median(ratios),
+        "cpu_ratio": statistics.median(ratios),
+        "cpu_ratio_of_sums": total,
+        "quartiles": statistics.quantiles(ratios, n=4)[::2],
         "wanted_ratio": WANTED,
         "plain_cpu_seconds": sum(plain.blocks[1:]),
         "monitored_cpu_seconds": sum(own.blocks[1:]),
@@ -101,7 +103,7 @@ def main() -> None:
             rows.append(row)
             verdict = "ok  " if row["cpu_ratio"] <= WANTED else "SLOW"
             print(
-                f"{verdict} {name}: {row['cpu_ratio']:.3f}x CPU, median {row['median_ratio_of_blocks']:.3f}x",
+                f"{verdict} {name}: {row['cpu_ratio']:.3f}x CPU, of sums {row['cpu_ratio_of_sums']:.3f}x",
                 flush=True,
             )
     if arguments.json:

@@ -56,7 +56,7 @@ DIAGNOSES = catalog("diagnosis")
 # Put last, so that a new diagnosis leaves the others their kind.
 LATER = (
     *("bad-initialization", "exploding-gradients", "gradient-masking", "idle-layer"),
-    *("rank-collapse", "vanishing-gradients"),
+    *("not-robust", "rank-collapse", "vanishing-gradients"),
 )
 PLANTS = [
     (name, DIAGNOSES[name].kinds[place % len(DIAGNOSES[name].kinds)])

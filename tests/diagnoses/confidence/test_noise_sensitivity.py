@@ -1,4 +1,4 @@
-"""Noise sensitivity: distances by brute force, plants, healthy nets, other inputs."""
+"""Noise sensitivity: plants, healthy nets, constant columns."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from mindgap.core import InputError, Subject
-from mindgap.diagnoses.confidence.noise_sensitivity import (
-    NoiseSensitivity,
-    _nearest_other,
-    _samples,
-)
-from mindgap.ops.evidence.rows import components
+from mindgap.core import Subject
+from mindgap.diagnoses.confidence.noise_sensitivity import NoiseSensitivity
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
 
@@ -45,25 +40,6 @@ def test_the_ripple_is_invisible_without_noise() -> None:
     inner = planted.model.model
     x = planted.split("test").take(torch.arange(50)).inputs[0]
     assert torch.allclose(planted.model(x), inner(x), atol=1e-2)
-
-
-def test_distances_are_those_of_brute_force() -> None:
-    recipe = healthy_recipe("table")
-    subject = Subject(nn.Linear(10, 3), "cross_entropy", recipe.train, recipe.test)
-    train, test = components(subject)
-    found = _nearest_other(subject, torch.arange(20), torch.arange(500))
-    for k in range(20):
-        other = subject.targets("train")[:500] != subject.targets("test")[k]
-        wanted = (train[:500][other] - test[k]).norm(dim=1).min()
-        assert found[k] == pytest.approx(float(wanted), rel=1e-4)
-
-
-def test_tokens_and_several_inputs_are_refused() -> None:
-    tokens = torch.arange(80).view(20, 4) % 7, torch.arange(20) % 2
-    model = nn.Sequential(nn.Embedding(7, 2), nn.Flatten(), nn.Linear(8, 2))
-    subject = Subject(model, "cross_entropy", tokens, tokens)
-    with pytest.raises(InputError, match="tensor of numbers"):
-        _samples(subject)
 
 
 def test_constant_columns_get_no_noise() -> None:

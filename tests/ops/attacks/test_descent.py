@@ -13,7 +13,7 @@ from torch import nn
 
 from mindgap.core import InputError
 from mindgap.ops.attacks.controls import random_noise, train_surrogate, transfer
-from mindgap.ops.attacks.descent import fgsm, iterative_target_class, pgd
+from mindgap.ops.attacks.descent import _are_zero, fgsm, iterative_target_class, pgd
 from mindgap.ops.attacks.minimal import minimal_norm
 from mindgap.ops.attacks.threat import Threat
 from mindgap.ops.attacks.victim import Victim
@@ -251,3 +251,8 @@ def test_tokens_and_single_outputs_of_a_classifier_are_refused() -> None:
         Threat().around(torch.ones(3, 4, dtype=torch.long))
     with pytest.raises(InputError, match="loss='bce'"):
         fgsm(Victim.of(model), x, torch.zeros(len(x)).long(), Threat())
+
+
+def test_zero_gradients_are_told_from_those_that_cancel() -> None:
+    rows = torch.tensor([[0.0, 0.0], [1.0, -1.0], [1e-30, 0.0], [0.0, -0.0]])
+    assert _are_zero(rows).tolist() == [True, False, False, True]

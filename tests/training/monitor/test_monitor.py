@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import mindgap.training.monitor.monitor as module
 from mindgap import Monitor, Recipe, fit
 from mindgap.core import InputError
 from mindgap.nets import MLP, Elman
@@ -284,3 +285,45 @@ def test_bad_use_is_one_sentence(tmp_path: Path) -> None:
         lines_of(other)
     with pytest.raises(InputError, match="must be a file that can be written"):
         Monitor(nn.Linear(2, 2), log=tmp_path)
+
+
+class Half(nn.Module):
+    """A net of which one layer gets no gradient in every second step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.head = nn.Linear(6, 4), nn.Linear(6, 4), nn.Linear(4, 3)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.head(self.one(x) + self.two(x) if self.calls % 2 else self.one(x))
+
+
+def noted(lines: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [{key: line[key] for key in ("gradient", "layers") if key in line} for line in lines]
+
+
+def test_norms_that_stay_on_another_device_give_the_same_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, there = Monitor(every=4), Monitor(every=4)
+    trained(here, make=Half)
+    original = module._norms
+    # As on a GPU: a tensor of norms, which nobody reads before the next reading.
+    monkeypatch.setattr(module, "_norms", lambda tensors: torch.tensor(original(tensors)))
+    trained(there, make=Half)
+    assert noted(there.lines) == noted(here.lines)
+    gradient = next(line for line in here.lines if line.get("step") == 4)["layers"]["two"]
+    assert gradient["gradient"] == 0
+
+
+def test_a_line_with_numbers_that_json_lacks_is_read_back(tmp_path: Path) -> None:
+    log = Log(tmp_path / "run.jsonl")
+    log.write({"format": "mindgap monitor", "version": 1, "step": 0})
+    log.write({"losses": [1.5, math.inf, None], "layers": {"0": {"gradient": -math.inf}}})
+    log.close()
+    assert lines_of(log.path)[1] == {
+        "losses": [1.5, math.inf, None],
+        "layers": {"0": {"gradient": -math.inf}},
+    }

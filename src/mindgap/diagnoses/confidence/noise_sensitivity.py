@@ -9,7 +9,6 @@ from mindgap.core import (
     Evidence,
     Finding,
     Histogram,
-    InputError,
     Recipe,
     Results,
     Subject,
@@ -18,15 +17,12 @@ from mindgap.core import (
     evaluating,
     proportion_interval,
 )
+from mindgap.ops.attacks.nearby import nearby
 from mindgap.ops.evidence.reference import reference
-from mindgap.ops.evidence.rows import FEW_COLUMNS, components, rows
-from mindgap.ops.samples import tensors_of
 from mindgap.training.fit import fit
 
 TRIED = 1000  # test samples
-COMPARED = 4000  # training samples among which the nearest other one is searched
 SIZE = 0.1  # of the distance to the nearest sample of another class
-OTHER = 0.5  # standard deviations by which the target of another sample differs, in a regression
 MOVED = 0.25  # standard deviations that a prediction must move to count as changed
 # Noise of this size changed at most 3.8 % of the predictions of 91 healthy nets on images, tables and
 # sequences: the most on tables, where every sample has a class boundary nearby.
@@ -63,10 +59,10 @@ class NoiseSensitivity(Diagnosis):
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Add the noise and count predictions that change."""
-        places, inputs, lengths = _samples(subject)
-        if len(places) < 20:
+        near = nearby(subject, TRIED)
+        if len(near.places) < 20:
             return None
-        scale = _scale(subject)
+        inputs, lengths, scale = near.inputs, SIZE * near.distances, near.scale.flatten()
         random = torch.Generator().manual_seed(0)
         noise = torch.randn(inputs.shape, generator=random).flatten(1) * (scale > 0)
         noise = noise / noise.norm(dim=1, keepdim=True).clamp_min(1e-12) * lengths[:, None] * scale
@@ -114,7 +110,7 @@ class NoiseSensitivity(Diagnosis):
             ),
             suspects=Suspects(
                 split="test",
-                index=places[worst].tolist(),
+                index=near.places[worst].tolist(),
                 columns={"change of the output": sizes[worst].tolist()},
             ),
         )
@@ -158,45 +154,6 @@ class Rippled(nn.Module):
         wave = torch.sin(torch.pi * inputs / self.step).flatten(1).mean(1)
         wave = self.size * wave * inputs[0].numel() ** 0.5
         return torch.cat([outputs[:, :1] + wave[:, None], outputs[:, 1:]], 1)
-
-
-def _samples(subject: Subject) -> tuple[Tensor, Tensor, Tensor]:
-    """Return places and inputs of test samples, and how long the noise on each may be."""
-    found = rows(subject, "test")
-    tensors = tensors_of(subject.split("test").take(found.places[:1]).inputs)
-    if len(tensors) != 1 or not tensors[0].is_floating_point():
-        raise InputError("Noise needs inputs that are one tensor of numbers, got others.")
-    random = torch.Generator().manual_seed(0)
-    test = torch.randperm(len(found.places), generator=random)[:TRIED]
-    train = torch.randperm(len(rows(subject, "train").places), generator=random)[:COMPARED]
-    lengths = SIZE * _nearest_other(subject, test, train)
-    known = torch.isfinite(lengths) & (lengths > 0)
-    test, lengths = test[known], lengths[known]
-    places = found.places[test]
-    inputs = tensors_of(subject.split("test").take(places).inputs)[0] if len(places) else test
-    return places, inputs.detach().cpu(), lengths
-
-
-def _nearest_other(subject: Subject, test: Tensor, train: Tensor) -> Tensor:
-    """Return distances to the nearest training sample whose target is another; infinite if none."""
-    near, far = components(subject)[1][test], components(subject)[0][train]
-    known = reference(subject)
-    ours, theirs = known.test_targets[test], known.train_targets[train]
-    if subject.task == "regression":
-        spread = known.train_targets.std(0).clamp_min(1e-12)
-        alike = torch.cdist(ours / spread, theirs / spread) < OTHER
-    else:
-        alike = torch.cdist(ours, theirs) < 0.5
-    return torch.cdist(near, far).masked_fill(alike, torch.inf).amin(1)
-
-
-def _scale(subject: Subject) -> Tensor:
-    """Return the standard deviation of every column, or of all together where there are many."""
-    pool = torch.cat([rows(subject, "train").values, rows(subject, "test").values])
-    spread = (pool - pool.mean(0)).std(0)
-    if pool.shape[1] > FEW_COLUMNS:
-        spread = (pool - pool.mean(0)).std().expand(pool.shape[1])
-    return torch.where(spread > 1e-12, spread, torch.zeros_like(spread))
 
 
 def _changed(subject: Subject, inputs: Tensor, moved: Tensor) -> tuple[Tensor, Tensor]:

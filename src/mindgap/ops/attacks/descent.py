@@ -243,7 +243,7 @@ def _climb(plan: _Plan, ball: Ball, aim: _Aim, points: Tensor) -> Attacked:
     velocity = torch.zeros_like(points) if plan.momentum else points
     for count in range(plan.steps):
         outputs, scores, gradient = _gradient(plan.victim, points, aim)
-        silent = silent if count else _sizes(gradient) == 0
+        silent = silent if count else _are_zero(gradient)
         if plan.keep == "best":
             now = plan.found(points, outputs, scores, aim, silent[rows])
             # Cloned, because better points will be written over these.
@@ -275,9 +275,12 @@ def _gradient(victim: Victim, points: Tensor, aim: _Aim) -> tuple[Tensor, Tensor
     return outputs.detach(), scores.detach(), gradient.nan_to_num_(0.0, 0.0, 0.0)
 
 
-def _sizes(gradient: Tensor) -> Tensor:
-    found: Tensor = torch.linalg.vector_norm(gradient.flatten(1), 1, dim=1)
-    return found
+def _are_zero(gradient: Tensor) -> Tensor:
+    flat = gradient.flatten(1)
+    zero = flat.sum(1) == 0  # ten times as quick as a look at every number
+    if bool(zero.any()):
+        zero[zero.clone()] = (flat[zero] == 0).all(1)
+    return zero
 
 
 def _sized(gradient: Tensor) -> Tensor:

@@ -74,13 +74,13 @@ class Level:
 
 
 def attacked(
-    scene: Scene, epsilon: float, how: Settings, objective: Objective = "loss"
+    scene: Scene, epsilon: float | Tensor, how: Settings, objective: Objective = "loss"
 ) -> Attacked:
     """Attack all samples by gradient at one radius.
 
     Args:
         scene: The samples and the threat.
-        epsilon: The radius.
+        epsilon: The radius, or one per sample.
         how: How hard to attack.
         objective: What to increase.
     """
@@ -186,7 +186,7 @@ def _on_the_rest(
     )
 
 
-def noisy(scene: Scene, epsilon: float, how: Settings) -> Attacked:
+def noisy(scene: Scene, epsilon: float | Tensor, how: Settings) -> Attacked:
     """Try random points of the ball on all samples."""
     return random_noise(
         scene.victim, scene.inputs, scene.targets, scene.threat.at(epsilon), draws=how.draws,

@@ -37,12 +37,20 @@ class Log:
         Args:
             line: Plain data; numbers that JSON lacks are written as words.
         """
-        self._file.write(json.dumps(plain(line), allow_nan=False, separators=(",", ":")) + "\n")
+        self._file.write(_text(line) + "\n")
         self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _text(line: Line) -> str:
+    strict: dict[str, Any] = {"allow_nan": False, "separators": (",", ":")}
+    try:
+        return json.dumps(line, **strict)
+    except ValueError:  # words for numbers are rarely needed, and searching for them takes longer
+        return json.dumps(plain(line), **strict)
 
 
 def _is_torn(path: Path) -> bool:

@@ -4,7 +4,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,8 @@ from mindgap.ops.signal.watch import TIME, Passed, Watch, clean
 from mindgap.training.monitor.log import FORMAT, VERSION, Line, Log
 
 DIGITS = 5  # of the numbers in a log
+_Row = list[float] | Tensor  # one norm per weight; a tensor if it is on another device
+_HALF = frozenset({torch.float16, torch.bfloat16})
 WINDOW = 5  # readings in which a unit must never have fired to count as dead
 
 
@@ -83,7 +85,7 @@ class Monitor:
         self._names, self._weights = [name for name, _ in named], [p for _, p in named]
         self._owners = [name.rpartition(".")[0] for name in self._names]
         self._inactive: dict[str, list[Tensor]] = {}
-        self._losses, self._norms = list[Any](), list[Tensor]()
+        self._losses, self._norms = list[Any](), list[_Row]()
         self._broken = False
         if self.path is not None:
             self._log = Log(self.path)
@@ -133,9 +135,8 @@ class Monitor:
                 "Monitor(model), or monitor.attach(model)."
             )
         self.steps += 1
-        self._losses.append(loss.detach() if isinstance(loss, Tensor) else loss)
+        self._losses.append(_kept(loss) if isinstance(loss, Tensor) else loss)
         self._norms.append(self._gradient_norms())
-        self._mend()
         if self._watch is not None:
             self._read(self._watch)
         elif not self._broken and self._is_broken():
@@ -151,8 +152,8 @@ class Monitor:
             self._watch = Watch(self._model)
             self._watch.start()
 
-    def _gradient_norms(self, double: bool = False) -> Tensor:
-        """Return one norm per weight, on their device: on a GPU, nobody waits for them now."""
+    def _gradient_norms(self) -> _Row:
+        """Return one norm per weight: on a GPU they stay there, so that nobody waits for them now."""
         places = [k for k, weight in enumerate(self._weights) if weight.grad is not None]
         if not places:
             raise InputError(
@@ -160,26 +161,25 @@ class Monitor:
                 "optimizer.step() and before optimizer.zero_grad()."
             )
         gradients = [_dense(self._weights[k].grad) for k in places]
-        norms = _norms([row.double() for row in gradients] if double else gradients)
-        if len(places) == len(self._weights):
-            return norms
+        norms = _norms(gradients)
+        if isinstance(norms, list) and not _are_finite(norms):
+            norms = _norms([gradient.double() for gradient in gradients])  # some only overflowed
+        return norms if len(places) == len(self._weights) else self._spread(norms, places)
+
+    def _spread(self, norms: _Row, places: list[int]) -> _Row:
+        """Put zeros where a weight has no gradient."""
+        if isinstance(norms, list):
+            found = dict(zip(places, norms, strict=True))
+            return [found.get(k, 0.0) for k in range(len(self._weights))]
         whole = norms.new_zeros(len(self._weights))
         whole[places] = norms
         return whole
 
-    def _mend(self) -> None:
-        """Take norms that overflowed once more, in double precision."""
-        norms = self._norms[-1]
-        if norms.device.type == "cpu" and not math.isfinite(float(norms.sum())):
-            self._norms[-1] = self._gradient_norms(double=True)
-
     def _is_broken(self) -> bool:
         """Tell whether a number of this step is no number, where asking costs nothing."""
         loss, norms = self._losses[-1], self._norms[-1]
-        if norms.device.type != "cpu":
-            return False
-        known = loss is not None and not math.isfinite(float(loss))
-        return known or not math.isfinite(float(norms.sum()))
+        known = [] if loss is None else [float(loss)]
+        return isinstance(norms, list) and not _are_finite([*known, *norms])
 
     def _read(self, watch: Watch) -> None:
         watch.stop()
@@ -190,10 +190,9 @@ class Monitor:
 
     def _course(self) -> dict[str, Any]:
         """What was noted at every step since the last line."""
-        norms = torch.stack([row.double() for row in self._norms]).cpu()
-        self._last = norms
+        self._last = _on_host(self._norms)
         losses = [None if loss is None else float(loss) for loss in self._losses]
-        totals = torch.linalg.vector_norm(norms, dim=1).tolist()
+        totals = [math.hypot(*norms) for norms in self._last]
         first = self.steps - len(losses) + 1
         self._noted = (first, losses)
         self._losses, self._norms = [], []
@@ -207,20 +206,15 @@ class Monitor:
 
     def _layers(self, passed: dict[str, Passed]) -> dict[str, dict[str, Any]]:
         """All layers, those that were called in the order of their calls."""
-        updates = torch._foreach_sub([weight.detach() for weight in self._weights], self._before)
-        found = [
-            self._last[-1].square(),
-            *(
-                _norms(list(part)).double().cpu().square()
-                for part in ([p.detach() for p in self._weights], updates)
-            ),
-        ]
+        weights = [weight.detach() for weight in self._weights]
+        updates = torch._foreach_sub(weights, self._before)
+        found = [self._last[-1], *_on_host([_norms(weights), _norms(list(updates))])]
         rows: dict[str, dict[str, Any]] = {}
         for name in [*passed, *dict.fromkeys(self._owners)]:
             places = [k for k, owner in enumerate(self._owners) if owner == name]
             if name in rows or not places:
                 continue
-            norms = [float(values[places].sum().sqrt()) for values in found]
+            norms = [math.hypot(*(values[k] for k in places)) for values in found]
             row: dict[str, Any] = dict(zip(("gradient", "weight", "update"), norms, strict=True))
             row["matrix"] = any(self._weights[k].ndim > 1 for k in places)
             rows[name] = {**row, **(_told(passed[name]) if name in passed else {})}
@@ -250,16 +244,14 @@ class Monitor:
     def _trouble(self, passed: dict[str, Passed]) -> dict[str, Any] | None:
         """Name what was the first to be no number, in the order in which numbers arise."""
         first, losses = self._noted
-        for place, (loss, norms) in enumerate(zip(losses, self._last, strict=True)):
-            step = first + place
-            here = passed if step == self.steps else {}
-            wrong = [name for name, row in here.items() if not math.isfinite(row.activation)]
-            names = [
-                name for name, norm in zip(self._names, norms, strict=True) if not norm.isfinite()
-            ]
+        outputs = [name for name, row in passed.items() if not math.isfinite(row.activation)]
+        for step, (loss, norms) in enumerate(zip(losses, self._last, strict=True), first):
+            wrong = outputs if step == self.steps else []
             bad_loss = loss is not None and not math.isfinite(loss)
-            if not (wrong or names or bad_loss):
+            if not (wrong or bad_loss) and _are_finite(norms):
                 continue
+            pairs = zip(self._names, norms, strict=True)
+            names = [name for name, norm in pairs if not math.isfinite(norm)]
             self._broken = True
             ordered = self._backward_order(names)
             what = f"the output of layer {wrong[0]!r}" if wrong else "the loss" if bad_loss else ""
@@ -291,11 +283,31 @@ def _dense(gradient: Tensor | None) -> Tensor:
     return gradient.coalesce().values() if gradient.is_sparse else gradient
 
 
-def _norms(tensors: list[Tensor]) -> Tensor:
-    small = any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in tensors)
-    tensors = [tensor.float() for tensor in tensors] if small else tensors
+def _norms(tensors: list[Tensor]) -> _Row:
+    if not _HALF.isdisjoint([tensor.dtype for tensor in tensors]):
+        tensors = [tensor.float() for tensor in tensors]
     norms = torch._foreach_norm(tensors)
+    if norms[0].is_cpu:
+        return [norm.item() for norm in norms]  # quicker than a tensor of them
     return torch.stack([norm.to(norms[0]) for norm in norms])
+
+
+def _kept(loss: Tensor) -> Any:
+    """Return a loss as a number, or as a tensor where asking for the number would wait."""
+    return loss.item() if loss.is_cpu else loss.detach()
+
+
+def _on_host(rows: list[_Row]) -> list[list[float]]:
+    """Return rows as lists, with a single transfer for all that are elsewhere."""
+    if all(isinstance(row, list) for row in rows):
+        return cast("list[list[float]]", rows)
+    stacked = torch.stack([torch.as_tensor(row) for row in rows])
+    found: list[list[float]] = stacked.double().tolist()
+    return found
+
+
+def _are_finite(values: list[float]) -> bool:
+    return all(map(math.isfinite, values))
 
 
 def _told(passed: Passed) -> dict[str, Any]:
