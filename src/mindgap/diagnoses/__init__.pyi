@@ -20,6 +20,7 @@ from mindgap.diagnoses.model.gradient_masking import GradientMasking as Gradient
 from mindgap.diagnoses.model.idle_layer import IdleLayer as IdleLayer
 from mindgap.diagnoses.model.ignored_class import IgnoredClass as IgnoredClass
 from mindgap.diagnoses.model.not_finite import NotFinite as NotFinite
+from mindgap.diagnoses.model.not_robust import NotRobust as NotRobust
 from mindgap.diagnoses.model.probabilities_as_logits import ProbabilitiesAsLogits as ProbabilitiesAsLogits
 from mindgap.diagnoses.model.random_outputs import RandomOutputs as RandomOutputs
 from mindgap.diagnoses.model.rank_collapse import RankCollapse as RankCollapse

@@ -3,6 +3,9 @@ from mindgap.studies.batch_size.gap import BatchSizeGap as BatchSizeGap
 from mindgap.studies.batch_size.large_batch import LargeBatch as LargeBatch
 from mindgap.studies.certificates.certificates import Certificates as Certificates
 from mindgap.studies.certificates.coverage import CertificateCoverage as CertificateCoverage
+from mindgap.studies.claims.copied_data import CopiedData as CopiedData
+from mindgap.studies.claims.stronger_optimizer import StrongerOptimizer as StrongerOptimizer
+from mindgap.studies.claims.what_generalizes import WhatGeneralizes as WhatGeneralizes
 from mindgap.studies.compression.noise_by_layer import NoiseByLayer as NoiseByLayer
 from mindgap.studies.conditioning.depth import ConditioningDepth as ConditioningDepth
 from mindgap.studies.conditioning.normalization import ConditioningNormalization as ConditioningNormalization
@@ -50,6 +53,8 @@ from mindgap.studies.pacgen.rescaling import PacgenRescaling as PacgenRescaling
 from mindgap.studies.perturbed.figure6 import PerturbedFigure6 as PerturbedFigure6
 from mindgap.studies.perturbed.mnist import PerturbedMnist as PerturbedMnist
 from mindgap.studies.perturbed.variants import PerturbedVariants as PerturbedVariants
+from mindgap.studies.random_labels.memorization import Memorization as Memorization
+from mindgap.studies.random_labels.regularization import MemorizationRegularization as MemorizationRegularization
 from mindgap.studies.robustness.adversarial_examples import AdversarialExamples as AdversarialExamples
 from mindgap.studies.stability.batch_norm_statistics import BatchNormStatistics as BatchNormStatistics
 from mindgap.studies.stability.elman import ElmanStability as ElmanStability

@@ -37,6 +37,7 @@ class CopiedData(Study):
 
     method = ("E7",)
     cites = ("bottou2008tradeoffs",)
+    reproduces = ("expressivity: Copied data",)
     expected: ClassVar[Mapping[str, float]] = {
         **{f"full batch, {copies}": float(copies) for copies in (2, 4)},
         **{f"SGD, {copies}": 1.0 for copies in (2, 4)},

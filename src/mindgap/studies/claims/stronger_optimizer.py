@@ -10,6 +10,8 @@ from torch.nn import functional
 
 from mindgap.core import (
     Chart,
+    Claim,
+    Paired,
     Points,
     Record,
     Scatter,
@@ -44,6 +46,7 @@ NOTES = (
 )
 Key = tuple[float, str, int]
 Runs = Mapping[Key, Mapping[int, Record]]
+Tests = Mapping[str, tuple[tuple[Paired, float], tuple[Paired, float]]]  # of loss and error
 
 
 class StrongerOptimizer(Study):
@@ -65,6 +68,7 @@ class StrongerOptimizer(Study):
 
     method = ("E4",)
     cites = ("bottou2008tradeoffs", "liu1989limited")
+    reproduces = ("expressivity: Stronger optimizer",)
 
     seeds: int = option(
         10, help="draws of digits, wrong labels, initial weights and batches", low=2
@@ -133,6 +137,7 @@ class StrongerOptimizer(Study):
             key = trial["noise"], trial["arm"], trial["passes"]
             runs.setdefault(key, {})[trial.seed] = record
         overlap = self.samples / (POOL - self.samples)
+        tests = _compared(runs, self._asked(runs), overlap)
         return Table(
             title=f"A stronger optimizer on {self.samples} digits",
             columns=(
@@ -140,7 +145,8 @@ class StrongerOptimizer(Study):
                 *("training error", "test loss", "test error", "95 % interval"),
             ),
             rows=tuple(_row(key, own, self.samples) for key, own in runs.items()),
-            notes=(*NOTES, *_judged(runs, self._asked(runs), overlap)),
+            notes=(*NOTES, *_judged(tests)),
+            claims=_claims(tests) if tests else (),
             charts=tuple(_chart(noise, runs) for noise in dict.fromkeys(key[0] for key in runs)),
         )
 
@@ -230,23 +236,39 @@ def _row(key: Key, own: Mapping[int, Record], samples: int) -> tuple[Any, ...]:
     )
 
 
-def _judged(runs: Runs, asked: Mapping[str, tuple[Key, Key]], overlap: float) -> list[str]:
+def _compared(runs: Runs, asked: Mapping[str, tuple[Key, Key]], overlap: float) -> Tests:
     """Compare pairs of arms by the logarithm of the training loss and by the test error."""
     tests = [
         paired(*(_values(runs[key], name) for key in pair), overlap=overlap)
         for pair in asked.values()
         for name in ("train_loss", "test_error")
     ]
-    corrected = iter(zip(tests, holm([test.p_value for test in tests]), strict=True))
+    found = list(zip(tests, holm([test.p_value for test in tests]), strict=True))
+    return dict(zip(asked, zip(found[::2], found[1::2], strict=True), strict=True))
+
+
+def _claims(tests: Tests) -> tuple[Claim, ...]:
+    """Look for pairs where L-BFGS is stronger as an optimizer and not better as a learner."""
+    stronger = [test for train, test in tests.values() if _lower(*train)]
+    not_better = sum(not _lower(*test) for test in stronger)
+    if not stronger:
+        return (Claim("A stronger optimizer is not a stronger learner (none was stronger).", "no"),)
+    text = "Where L-BFGS has the lower training loss, no lower test error is shown."
+    return (Claim.counted(text, not_better, len(stronger)),)
+
+
+def _lower(test: Paired, p_value: float) -> bool:
+    return test.difference < 0 and p_value < 0.05
+
+
+def _judged(tests: Tests) -> list[str]:
     told = []
-    for words in asked:
-        (train, p_train), (test, p_test) = next(corrected), next(corrected)
-        lower = train.difference < 0 and p_train < 0.05
+    for words, ((train, p_train), (test, p_test)) in tests.items():
         told.append(
             f"{words}: log10 of the training loss {train.difference:+.2f} {train.interval} (p = "
             f"{p_train:.2g}), test error {100 * test.difference:+.2f} points "
             f"[{100 * test.interval.low:.2f}, {100 * test.interval.high:.2f}] (p = {p_test:.2g}): "
-            f"{'stronger' if lower else 'not shown to be stronger'} as an optimizer, "
+            f"{'stronger' if _lower(train, p_train) else 'not shown to be stronger'} as an optimizer, "
             f"{_learner(test.difference, p_test)} learner."
         )
     return told

@@ -66,6 +66,7 @@ class WhatGeneralizes(Study):
 
     method = ("E7",)
     cites = ("zhang2017understanding", "keskar2017large", "chizat2019lazy")
+    reproduces = ("expressivity: What generalizes",)
 
     seeds: int = option(6, help="draws of digits, initial weights and batches", low=2)
     activations: tuple[str, ...] = option(

@@ -65,6 +65,7 @@ class Memorization(Study):
 
     method = ("E6",)
     cites = ("zhang2017understanding", "arpit2017closer")
+    reproduces = ("expressivity: Random labels",)
     expected: ClassVar[Mapping[str, float]] = {
         "true labels": 0.0,
         "random labels": 0.0,

@@ -67,6 +67,7 @@ class MemorizationRegularization(Study):
 
     method = ("E6",)
     cites = ("zhang2017understanding", "srivastava2014dropout", "loshchilov2019decoupled")
+    reproduces = ("expressivity: Random labels",)
     # Training accuracy on random labels; the published perceptron has three hidden layers.
     expected: ClassVar[Mapping[str, float]] = {
         "MLP, none": 1.0,
