@@ -71,13 +71,20 @@ def local_upper(
     number("radius", radius)
     choice("norm", norm, ("l2", "linf"))
     center = point.detach().cpu().double().flatten()
-    narrowed, fixed = _narrowed(levels, center, radius, norm)
-    found: Tight = tight_upper(narrowed, steps=steps)
+    inside, fixed = narrowed(levels, center, radius, norm)
+    found: Tight = tight_upper(inside, steps=steps)
     return Local(found.upper, found.outputs, fixed)
 
 
-def _narrowed(levels: Levels, center: Tensor, radius: float, norm: Norm) -> tuple[Levels, float]:
-    """Replace slopes by those on the intervals that units reach, level by level."""
+def narrowed(levels: Levels, center: Tensor, radius: float, norm: Norm) -> tuple[Levels, float]:
+    """Replace slopes by those on the intervals that units reach; return the share that is one number.
+
+    Args:
+        levels: The network.
+        center: The flat input, in double precision.
+        radius: Of the ball (``"l2"``), or half the side of the box (``"linf"``).
+        norm: Which of the two.
+    """
     ball = radius if norm == "l2" else radius * math.sqrt(len(center))
     state, low, high = center, center - radius, center + radius
     moves, made, fixed, total = Moves.of_input(len(center)), list[Level](), 0, 0
