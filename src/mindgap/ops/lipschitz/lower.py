@@ -140,7 +140,8 @@ def _starts(
 
 
 def _lengths(points: Tensor) -> Tensor:
-    return points.flatten(1).norm(dim=1)
+    found: Tensor = points.flatten(1).norm(dim=1)
+    return found
 
 
 def _steepest(model: nn.Module, inputs: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -205,6 +206,21 @@ def slopes(model: nn.Module, inputs: Tensor, batch: int = 256) -> tuple[Tensor, 
     """
     parts = [_slopes(model, part) for part in inputs.split(batch)]
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+
+def slopes_of(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Compute the largest singular value of the Jacobian of any model at each input.
+
+    Args:
+        model: Any module that takes one tensor; it is not changed.
+        inputs: The places.
+
+    >>> slopes_of(nn.Linear(1, 1), torch.zeros(3, 1)).shape
+    torch.Size([3])
+    """
+    private = copy.deepcopy(model).cpu().double().requires_grad_(False)
+    with evaluating(private), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        return slopes(private, inputs.detach().cpu().double())[0]
 
 
 def _slopes(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from mindgap.nets import MLP
 from mindgap.ops.lipschitz.lower import lipschitz_lower
 from mindgap.ops.lipschitz.upper import certified_upper
 
+LOBES = 4  # of the sine on [-1, 1]
 POINTS = 201  # at which the functions of the figure are drawn
 
 
@@ -105,9 +106,12 @@ class LipschitzLabelNoise(Study):
 
 
 def _data(samples: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Draw one point from each of equal intervals of the lobes of the sine, away from their ends."""
     random = generator(seed)
-    x = 2 * torch.rand(samples, 1, generator=random) - 1
-    y = torch.where((2 * math.pi * x).sin() > 0, 1.0, -1.0)
+    inner = (torch.arange(samples) + 0.25 + 0.5 * torch.rand(samples, generator=random)) / samples
+    lobe = (LOBES * inner).floor()
+    x = ((lobe + 0.5 + (LOBES * inner - lobe - 0.5) / 3) / LOBES * 2 - 1)[:, None]
+    y = 1 - 2 * (lobe % 2)[:, None]
     flipped = torch.randperm(samples, generator=random)[: round(share * samples)]
     y[flipped] *= -1
     return x, y
