@@ -145,7 +145,7 @@ def test_balls_are_in_the_files(tmp_path: Path) -> None:
     assert {row.sample for row in found.local} == set(kept)
     assert all(float(kept[row.sample]["local constant"]) == row.constant for row in found.local)
     assert found.to_dict()["local"][0]["ball"] == found.local[0].ball
-    assert "In balls around 3 samples" in str(found)
+    assert "In half of 3 balls" in str(found)
 
 
 def test_regressions_have_balls_of_a_given_size() -> None:

@@ -292,8 +292,8 @@ def _verdict(found: Lipschitz) -> Verdict:
             f"Half of the {found.split} predictions hold under every change of Euclidean size up to "
             f"{_down(middle)}."
         )
-    if found.local and found.upper is not None:
-        sentences.append(nearby_sentence(found.local, found.upper))
+    if found.local:
+        sentences.append(nearby_sentence(found.local))
     return Verdict(
         kind=kind,
         label=label,

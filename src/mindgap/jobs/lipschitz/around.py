@@ -1,6 +1,7 @@
 """Bounds in balls around samples: smaller constants, and larger certified radii."""
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -118,8 +119,8 @@ def nearby_charts(rows: Sequence[Nearby], upper: float) -> tuple[Chart, ...]:
                 symbol="diamond",
             ),
         ],
-        marks=[Mark(name="certified for all inputs", y=upper)],
-        caption="The constant in each ball lies between its two points.",
+        marks=[Mark(name="global", y=upper)],
+        caption="The constant in each ball lies between its two points. The line is the bound for all inputs.",
     )
     known = [row for row in rows if row.wide and row.radius]
     if not known:
@@ -140,19 +141,18 @@ def nearby_charts(rows: Sequence[Nearby], upper: float) -> tuple[Chart, ...]:
     return constants, gains
 
 
-def nearby_sentence(rows: Sequence[Nearby], upper: float) -> str:
-    """Say how much smaller the constants are, and how much larger the radii.
+def nearby_sentence(rows: Sequence[Nearby]) -> str:
+    """Say how large the constants are, and how much larger the radii.
 
     Args:
         rows: What was found.
-        upper: The global bound.
     """
-    smaller = statistics.median(upper / row.constant if row.constant > 0 else 1.0 for row in rows)
-    words = (
-        f"In balls around {len(rows)} samples the constant is smaller by a factor of {smaller:.3g}"
-    )
+    constant = statistics.median_high(row.constant for row in rows)
+    words = f"In half of {len(rows)} balls around samples the constant is at most {constant:.4g}"
     gains = [row.radius / row.wide for row in rows if row.radius and row.wide]
     if gains:
-        gain = statistics.median(gains)
-        words += f", and the certified radius is {gain:.3g} times as large"
-    return f"{words} (medians)."
+        gain = math.floor(100 * statistics.median_low(gains)) / 100
+        words += (
+            f". Half of their certified radii are at least {gain:g} times as large as without balls"
+        )
+    return f"{words}."
