@@ -193,7 +193,7 @@ def measure(path: str | None, cases: int) -> None:
         for images in (6000, 4000):
             torch.manual_seed(0)
             name = f"LeNet-5, average pooling, {images:,} images"
-            rows.append(compared(name, LeNet5(pool="average"), found, images, 1.35, 60))
+            rows.append(compared(name, LeNet5(pool="average"), found, images, 1.35, 36))
     if path:
         timing.write(path, rows)
 
