@@ -46,11 +46,11 @@ def lipschitz(
         samples: How many samples to certify, and to start the ascent from, at most.
         steps: Steps that improve the upper bound.
         ascent: Steps of the search for the steepest place.
-        starts: How many of the steepest samples it starts from.
+        starts: From how many places: samples, places around them, and nearer to zero.
         inside: Whether it must stay in the range of the training inputs. The upper bound is for all
             inputs in any case.
-        local: How many samples get a bound of their own, in a ball around them. It takes about as
-            long as seven global bounds per sample, or one with a given ball.
+        local: How many samples get a bound of their own, in a ball around them. Each takes about
+            as long as two global bounds, or a quarter of one if the ball is given.
         ball: The Euclidean radius of these balls; by default the one of each right prediction that
             certifies the largest radius. Tasks without classes need it.
         seed: Seed of the choice of samples.
