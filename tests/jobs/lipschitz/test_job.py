@@ -19,6 +19,7 @@ from mindgap.measures import LipschitzLowerBound, LipschitzUpperBound
 from mindgap.ops.attacks.descent import pgd
 from mindgap.ops.attacks.threat import Threat
 from mindgap.ops.attacks.victim import Victim
+from mindgap.ops.lipschitz.lower import slopes_of
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 
 SMALL = {"samples": 60, "steps": 8, "ascent": 10, "starts": 4}
@@ -89,6 +90,84 @@ def test_regressions_have_bounds_and_no_radii() -> None:
     assert found.clean is None
     assert not found.samples
     assert found.csv() == "sample,certified radius\n"
+
+
+@functools.cache
+def near() -> Lipschitz:
+    return lipschitz(table(), **SMALL, local=3)
+
+
+def test_balls_have_smaller_constants_and_larger_radii() -> None:
+    found = near()
+    assert len(found.local) == 3
+    assert found.upper is not None
+    for row in found.local:
+        assert row.slope * (1 - 1e-6) <= row.constant <= found.upper
+        assert row.radius is not None
+        assert row.wide is not None
+        assert 0 < row.wide <= row.radius
+    assert any(row.radius > 1.05 * row.wide for row in found.local if row.radius and row.wide)
+    assert any(row.constant < 0.95 * found.upper for row in found.local)
+    assert found.samples == answer().samples
+
+
+def test_no_slope_in_a_ball_is_steeper_and_no_prediction_changes() -> None:
+    subject, random = table(), torch.Generator().manual_seed(0)
+    for row in near().local:
+        point = subject.test.take(torch.tensor([row.sample])).inputs[0]
+        moves = torch.randn(300, *point.shape[1:], generator=random)
+        lengths = moves.flatten(1).norm(dim=1, keepdim=True)
+        inside = point + 0.999 * row.ball * torch.rand(300, 1, generator=random) * moves / lengths
+        assert float(slopes_of(subject.model, inside).max()) <= row.constant
+        assert row.radius is not None
+        edge = point + 0.999 * row.radius * moves / lengths
+        with torch.no_grad():
+            found = subject.model(edge).argmax(1)
+        assert bool((found == subject.targets("test")[row.sample]).all())
+
+
+def test_a_given_ball_serves_all_samples() -> None:
+    found = lipschitz(table(), **SMALL, local=4, ball=1e-4)
+    assert all(row.ball == 1e-4 for row in found.local)
+    for row in found.local:
+        assert row.constant == pytest.approx(row.slope, rel=1e-3)
+        assert row.radius == pytest.approx(max(row.wide or 0.0, 1e-4 if row.wide else 0.0))
+
+
+def test_balls_are_in_the_files(tmp_path: Path) -> None:
+    found = near()
+    page = found.save(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "<h2>Around samples" in page
+    assert "Around samples" not in answer().save(tmp_path / "b.html").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(found.csv().splitlines()))
+    assert len(rows) == len(found.samples)
+    kept = {int(row["sample"]): row for row in rows if row["ball"]}
+    assert {row.sample for row in found.local} == set(kept)
+    assert all(float(kept[row.sample]["local constant"]) == row.constant for row in found.local)
+    assert found.to_dict()["local"][0]["ball"] == found.local[0].ball
+    assert "In half of 3 balls" in str(found)
+
+
+def test_regressions_have_balls_of_a_given_size() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(12, 3)
+    model = nn.Sequential(nn.Linear(3, 9), nn.ReLU(), nn.Linear(9, 1))
+    subject = Subject(model, "mse", (x, x[:, :1]))
+    found = lipschitz(subject, steps=4, ascent=2, local=2, ball=0.1)
+    assert [row.radius for row in found.local] == [None, None]
+    assert len(found.csv().splitlines()) == 3
+    with pytest.raises(InputError, match="ball"):
+        lipschitz(subject, steps=4, ascent=2, local=2)
+    with pytest.raises(InputError, match="ball"):
+        lipschitz(subject, local=2, ball=-1.0)
+
+
+def test_balls_need_a_network_that_is_bounded_at_once() -> None:
+    x = torch.randn(8, 3)
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+    subject = Subject(model, "cross_entropy", (x, torch.arange(8) % 2))
+    with pytest.raises(InputError, match="layer_norm"):
+        lipschitz(subject, steps=2, ascent=2, local=1)
 
 
 def test_files(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_nothing_within_a_certified_radius_changes_a_prediction() -> None:
     levels = read_levels(model, points[0])
     local = torch.stack(
         [
-            torch.tensor(local_radius(levels, point, int(target), start=float(radius)))
+            torch.tensor(local_radius(levels, point, int(target), start=float(radius)).radius)
             for point, target, radius in zip(points[:3], targets, by_pairs, strict=False)
         ]
     )

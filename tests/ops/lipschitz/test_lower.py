@@ -49,6 +49,19 @@ def test_finds_what_a_fine_grid_finds() -> None:
     assert min(shares) >= 0.6
 
 
+def test_steep_places_near_zero_are_found_from_samples_far_away() -> None:
+    """All slopes add up only between the kinks at ±0.2; from there on, half of the units are off."""
+    model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]).double().repeat(4, 1))
+        model[0].bias.fill_(0.2)
+        model[2].weight.copy_(torch.tensor([[1.0, -1.0]]).double().repeat(1, 4))
+    far = 10 + torch.rand(30, 2, generator=torch.Generator().manual_seed(0))
+    found = lipschitz_lower(model, far, steps=40, starts=9)
+    assert found.data == pytest.approx(4.0)
+    assert found.lower == pytest.approx(8.0)
+
+
 def test_the_value_is_the_slope_at_the_point() -> None:
     model = net(3, 3, 8, 4).double()
     found = lipschitz_lower(model, torch.randn(9, 3))

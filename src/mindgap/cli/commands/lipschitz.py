@@ -2,9 +2,11 @@
 
   mindgap lipschitz my_model.py:make_subject --report lipschitz.html
   mindgap lipschitz my_model.py:make_subject --radius 0.1 --radius 0.5 --steps 120 --json
+  mindgap lipschitz my_model.py:make_subject --local 20
 
 The upper bound is proved for all inputs. The lower bound is a slope that the model has at a place
-that is found. Radii are Euclidean, in the units of the inputs.
+that is found. --local bounds the constant in balls around samples, where it is smaller, and
+certifies larger radii with it. Radii are Euclidean, in the units of the inputs.
 """
 
 import argparse
@@ -34,10 +36,23 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--ascent", type=int, metavar="N", default=150, help="steps towards steep places (150)"
     )
     parser.add_argument(
-        "--starts", type=int, metavar="N", default=16, help="samples the ascent starts from (16)"
+        "--starts", type=int, metavar="N", default=16, help="places the ascent starts from (16)"
     )
     parser.add_argument(
         "--inside", action="store_true", help="let the ascent stay in the range of the data"
+    )
+    parser.add_argument(
+        "--local",
+        type=int,
+        metavar="N",
+        default=0,
+        help="samples that get a bound in a ball around them (0)",
+    )
+    parser.add_argument(
+        "--ball",
+        type=float,
+        metavar="X",
+        help="Euclidean radius of these balls (the one that certifies most)",
     )
     parser.add_argument("--seed", type=int, metavar="N", default=0, help="seed of all draws (0)")
     parser.add_argument(
@@ -65,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         ascent=arguments.ascent,
         starts=arguments.starts,
         inside=arguments.inside,
+        local=arguments.local,
+        ball=arguments.ball,
         seed=arguments.seed,
         progress=not (arguments.quiet or arguments.json),
     )

@@ -25,12 +25,14 @@ from mindgap.core import (
     proportion_interval,
     write_whole,
 )
+from mindgap.jobs.lipschitz.around import Nearby, nearby_charts, nearby_sentence
 from mindgap.ops.lipschitz.lower import Lower
 from mindgap.ops.lipschitz.upper import Part, Upper
 from mindgap.ops.norms.layer_norms import LayerNorm
 from mindgap.report.parts import Tone, Verdict
 
 WIDE = 2.0  # ratio of the bounds above which they say little
+SHOWN = 12  # samples with a ball in the terminal
 METHODS = {
     "tight": "one certificate for the whole network",
     "parts": "a product of certificates of its parts",
@@ -59,7 +61,8 @@ class Lipschitz:
         accuracy: The certified accuracy at each.
         clean: The accuracy without any change; None if the task is no classification.
         samples: One dict per sample: its place and certified radius.
-        charts: The curve, the bounds and the layers.
+        local: What is certain in balls around some samples.
+        charts: The curve, the bounds, the layers and the balls.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Lipschitz:
     accuracy: tuple[float, ...]
     clean: float | None
     samples: tuple[dict[str, Any], ...]
+    local: tuple[Nearby, ...]
     charts: tuple[Chart, ...]
 
     @property
@@ -93,6 +97,22 @@ class Lipschitz:
     def how(self) -> str:
         """How the upper bound was made, in words."""
         return METHODS[self.method]
+
+    @property
+    def balls(self) -> tuple[tuple[str, ...], ...]:
+        """What is certain around samples, in words: bounds are never rounded in their favor."""
+        return tuple(
+            (
+                str(row.sample),
+                _down(row.ball),
+                _down(row.slope),
+                _up(row.constant),
+                f"{math.floor(100 * row.fixed)} %",
+                "—" if row.radius is None else _down(row.radius),
+                "—" if row.wide is None else _down(row.wide),
+            )
+            for row in self.local
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, without the charts."""
@@ -116,18 +136,27 @@ class Lipschitz:
             step = max(1, len(self.radii) // 8)
             shown = list(zip(self.radii, self.accuracy, strict=True))[::step]
             lines += [f"  {radius:>9.4g}  {share:>8.1%}" for radius, share in shown]
+        if self.local:
+            table = [("sample", "ball", "slope", "constant", "fixed", "radius"), *self.balls]
+            lines += [
+                "",
+                *("  " + "".join(f"{cell:>10}" for cell in row[:6]) for row in table[: SHOWN + 1]),
+            ]
         return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.text()
 
     def csv(self) -> str:
-        """Return one line per sample."""
+        """Return one line per sample; what is only known of some is empty for the others."""
         file = io.StringIO()
-        names = list(self.samples[0]) if self.samples else ["sample", "certified radius"]
-        writer = csv.DictWriter(file, names, lineterminator="\n")
+        near = {row.sample: _columns(row) for row in self.local}
+        own = {row["sample"]: row for row in self.samples}
+        names = ["sample", "certified radius", *next(iter(near.values()), {})]
+        writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.samples)
+        for sample in sorted({*own, *near}):
+            writer.writerow({"sample": sample, **own.get(sample, {}), **near.get(sample, {})})
         return file.getvalue()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -159,6 +188,7 @@ def told(
     layers: Sequence[LayerNorm],
     certified: Tensor | None,
     radii: Sequence[float],
+    local: tuple[Nearby, ...],
 ) -> Lipschitz:
     """Put what was found into plain data and charts."""
     bound = upper.upper if math.isfinite(upper.upper) else None
@@ -183,7 +213,11 @@ def told(
         accuracy=accuracy,
         clean=clean,
         samples=tuple({"sample": k, "certified radius": radius} for k, radius in samples),
-        charts=_charts(upper, lower, layers, radii, accuracy, len(places)),
+        local=local,
+        charts=(
+            *_charts(upper, lower, layers, radii, accuracy, len(places)),
+            *(nearby_charts(local, upper.upper) if local else ()),
+        ),
     )
 
 
@@ -258,6 +292,8 @@ def _verdict(found: Lipschitz) -> Verdict:
             f"Half of the {found.split} predictions hold under every change of Euclidean size up to "
             f"{_down(middle)}."
         )
+    if found.local:
+        sentences.append(nearby_sentence(found.local))
     return Verdict(
         kind=kind,
         label=label,
@@ -286,6 +322,16 @@ def _advice(found: Lipschitz) -> tuple[Advice, ...]:
             code="mindgap.attack(subject, norm='l2')",
         ),
     )
+
+
+def _columns(row: Nearby) -> dict[str, Any]:
+    return {
+        "ball": row.ball,
+        "slope": row.slope,
+        "local constant": row.constant,
+        "fixed activations": row.fixed,
+        "local radius": "" if row.radius is None else row.radius,
+    }
 
 
 def _up(value: float | None) -> str:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from mindgap.core import InputError, Progress, Subject, Which, generator, integer, number, validated
 from mindgap.jobs.lipschitz.answer import Lipschitz, told
+from mindgap.jobs.lipschitz.around import Nearby, around_samples
 from mindgap.ops.attacks.scene import attackable
 from mindgap.ops.lipschitz.local import certified_radii
 from mindgap.ops.lipschitz.lower import lipschitz_lower
@@ -27,6 +28,8 @@ def lipschitz(
     ascent: int = 150,
     starts: int = 16,
     inside: bool = False,
+    local: int = 0,
+    ball: float | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> Lipschitz:
@@ -43,9 +46,13 @@ def lipschitz(
         samples: How many samples to certify, and to start the ascent from, at most.
         steps: Steps that improve the upper bound.
         ascent: Steps of the search for the steepest place.
-        starts: How many of the steepest samples it starts from.
+        starts: From how many places: samples, places around them, and nearer to zero.
         inside: Whether it must stay in the range of the training inputs. The upper bound is for all
             inputs in any case.
+        local: How many samples get a bound of their own, in a ball around them. Each takes about
+            as long as two global bounds, or a quarter of one if the ball is given.
+        ball: The Euclidean radius of these balls; by default the one of each right prediction that
+            certifies the largest radius. Tasks without classes need it.
         seed: Seed of the choice of samples.
         progress: Whether to show a progress bar.
 
@@ -58,11 +65,13 @@ def lipschitz(
     subject = subject.subject() if isinstance(subject, Fitted) else subject
     for name, value in (("samples", samples), ("starts", starts)):
         integer(name, value)
-    for name, value in (("steps", steps), ("ascent", ascent), ("seed", seed)):
+    for name, value in (("steps", steps), ("ascent", ascent), ("local", local), ("seed", seed)):
         integer(name, value, 0)
+    if ball is not None and number("ball", ball) == 0:
+        raise InputError("ball must be above zero, got 0. Leave it out to search the best.")
     wanted = None if radii is None else _radii(radii)
     which: Which = "train" if subject.test is None else "test"
-    with Progress(3, unit="stage", title="lipschitz", shown=progress) as bar:
+    with Progress(3 + local, unit="stage", title="lipschitz", shown=progress) as bar:
         training = attackable(subject, "train", _places(len(subject.train), samples, seed))
         upper = upper_of(subject, steps)
         bar.advance()
@@ -80,7 +89,13 @@ def lipschitz(
                 constant=upper.upper,
             )
         bar.advance()
-    return told(subject, which, places, upper, lower, layers, certified, wanted or _grid(certified))
+        near = tuple[Nearby, ...]()
+        if local:
+            near = around_samples(
+                subject, which, places, certified, upper, local, ball, seed, bar.advance
+            )
+    grid = wanted or _grid(certified)
+    return told(subject, which, places, upper, lower, layers, certified, grid, near)
 
 
 def _places(count: int, most: int, seed: int) -> Tensor:

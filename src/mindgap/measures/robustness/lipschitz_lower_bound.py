@@ -32,11 +32,13 @@ class LipschitzLowerBound(Measure):
     cost = "moderate"
 
     steps: int = option(40, help="steps of the ascent", low=0)
-    starts: int = option(8, help="samples to start from: the steepest", low=1)
+    starts: int = option(
+        8, help="places to start from: samples, around them, nearer to zero", low=1
+    )
     samples: int = option(500, help="training samples to look at, at most", low=1)
 
     def compute(self, subject: Subject) -> Estimate:
-        """Climb from the steepest training samples, without a box."""
+        """Climb from training samples and places around them, without a box."""
         undefined_without(subject)
         count = len(subject.train)
         places = torch.arange(count)[:: max(1, -(-count // self.samples))]

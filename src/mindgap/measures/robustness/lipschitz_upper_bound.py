@@ -32,7 +32,7 @@ class LipschitzUpperBound(Measure):
     cites = ("fazlyab2019efficient", "xu2024eclipse")
     direction = "lower"
     invariant_to = frozenset({"sample-order", "unit-permutation", "relu-rescaling", "duplication"})
-    cost = "moderate"
+    cost = "expensive"
 
     steps: int = option(24, help="steps that improve the multipliers", low=0)
 

@@ -28,6 +28,7 @@ class Affine:
         self._prepared: dict[tuple[str, int], Tensor] = {}
         self._scaled: tuple[Tensor, Tensor, Tensor] | None = None
         self._times: tuple[Tensor, Tensor] | None = None
+        self._merged: tuple[Tensor, Tensor] | None = None
 
     def values(self, rows: Tensor) -> Tensor:
         """Apply the whole map to rows."""
@@ -40,6 +41,11 @@ class Affine:
             weights: One entry per group.
             places: The group of each input.
         """
+        if self._is_long(self.matrix) and not self._is_held(self.matrix, len(weights)):
+            # Inputs that average pooling merges have equal columns; adding up their weights is exact.
+            columns, index = self.merged()
+            sums = torch.zeros(columns.shape[1], dtype=torch.double)
+            return (columns * sums.index_add(0, index, weights[places])) @ columns.T
         return self._summed("inputs", self.matrix, weights, places)
 
     def inner(self, weights: Tensor, places: Tensor) -> Tensor:
@@ -63,9 +69,29 @@ class Affine:
             self._times = left, self.matrix @ left
         return self._times[1]
 
+    def merged(self) -> tuple[Tensor, Tensor]:
+        """Return the matrix with equal columns only once, and where each column went."""
+        if self._merged is None:
+            key = torch.randn(len(self.matrix), generator=torch.Generator().manual_seed(0))
+            names = (key.double() @ self.matrix).float()
+            index = names.unique(return_inverse=True)[1]
+            first = torch.zeros(int(index.max()) + 1, dtype=torch.long)
+            first[index] = torch.arange(len(index))
+            columns = self.matrix[:, first]
+            if len(first) == len(index) or not torch.equal(columns[:, index], self.matrix):
+                columns, index = self.matrix, torch.arange(len(index))
+            self._merged = columns, index
+        return self._merged
+
+    def _is_long(self, matrix: Tensor) -> bool:
+        return len(matrix) * matrix.numel() >= _MANY
+
+    def _is_held(self, matrix: Tensor, count: int) -> bool:
+        return count * len(matrix) ** 2 <= _HELD
+
     def _summed(self, side: str, matrix: Tensor, weights: Tensor, places: Tensor) -> Tensor:
-        size, count = len(matrix), len(weights)
-        if size * matrix.numel() < _MANY or count * size * size > _HELD:
+        count = len(weights)
+        if not (self._is_long(matrix) and self._is_held(matrix, count)):
             return (matrix * weights[places]) @ matrix.T
         if (side, count) not in self._prepared:
             parts = [matrix[:, places == k] for k in range(count)]

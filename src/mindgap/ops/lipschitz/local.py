@@ -71,13 +71,20 @@ def local_upper(
     number("radius", radius)
     choice("norm", norm, ("l2", "linf"))
     center = point.detach().cpu().double().flatten()
-    narrowed, fixed = _narrowed(levels, center, radius, norm)
-    found: Tight = tight_upper(narrowed, steps=steps)
+    inside, fixed = narrowed(levels, center, radius, norm)
+    found: Tight = tight_upper(inside, steps=steps)
     return Local(found.upper, found.outputs, fixed)
 
 
-def _narrowed(levels: Levels, center: Tensor, radius: float, norm: Norm) -> tuple[Levels, float]:
-    """Replace slopes by those on the intervals that units reach, level by level."""
+def narrowed(levels: Levels, center: Tensor, radius: float, norm: Norm) -> tuple[Levels, float]:
+    """Replace slopes by those on the intervals that units reach; return the share that is one number.
+
+    Args:
+        levels: The network.
+        center: The flat input, in double precision.
+        radius: Of the ball (``"l2"``), or half the side of the box (``"linf"``).
+        norm: Which of the two.
+    """
     ball = radius if norm == "l2" else radius * math.sqrt(len(center))
     state, low, high = center, center - radius, center + radius
     moves, made, fixed, total = Moves.of_input(len(center)), list[Level](), 0, 0
@@ -196,10 +203,32 @@ def certified_radii(
     return radii.amin(1).clamp_min(0)
 
 
+@dataclasses.dataclass(frozen=True)
+class Around:
+    """A certified radius of one prediction, and the ball that gave it.
+
+    Args:
+        radius: The prediction cannot change within this Euclidean distance.
+        ball: The radius of the ball.
+        local: The bound in the ball.
+    """
+
+    radius: float
+    ball: float
+    local: Local
+
+
 @implements("S5", cites=("tsuzuku2018lipschitz", "huang2021training"))
 def local_radius(
-    levels: Levels, point: Tensor, target: int, *, start: float, halvings: int = 6, steps: int = 15
-) -> float:
+    levels: Levels,
+    point: Tensor,
+    target: int,
+    *,
+    start: float,
+    ball: float | None = None,
+    tries: int = 6,
+    steps: int = 15,
+) -> Around:
     r"""Find a certified radius of one prediction with constants of balls around it.
 
     Formula: $\max_\epsilon \min\!\left(\epsilon, \min_k \frac{f_y(x) - f_k(x)}{L_{yk}(\epsilon)}\right)$
@@ -213,19 +242,27 @@ def local_radius(
         levels: The network.
         point: The input.
         target: Its class.
-        start: A radius that is certified already.
-        halvings: How often to try another ball.
+        start: A radius that is certified already; a search needs one above zero.
+        ball: The radius of the only ball to try; by default the best is searched.
+        tries: How many balls to try otherwise.
         steps: Steps that improve the multipliers of each.
     """
     logits = levels.run(point.detach().cpu().double().flatten()[None])
-    best, low, high = start, start, math.inf
-    tried = 2 * start
-    for _ in range(halvings if start > 0 else 0):
-        found = local_upper(levels, point, tried, steps=steps)
-        radius = float(
-            certified_radii(logits, torch.tensor([target]), pairs=pair_constants(found.outputs))
-        )
-        best = max(best, min(tried, radius))
-        low, high = (tried, high) if radius >= tried else (low, tried)
-        tried = 2 * low if high == math.inf else (max(low, best) + high) / 2
-    return best
+
+    def tried(size: float) -> tuple[float, Around]:
+        local = local_upper(levels, point, size, steps=steps)
+        pairs = pair_constants(local.outputs)
+        reach = float(certified_radii(logits, torch.tensor([target]), pairs=pairs))
+        return reach, Around(max(start, min(size, reach)), size, local)
+
+    if ball is not None or start <= 0:
+        return tried(start if ball is None else ball)[1]
+    found, low, high, size = list[Around](), start, math.inf, 2 * start
+    for _ in range(max(1, tries)):
+        reach, around = tried(size)
+        found.append(around)
+        low, high = (size, high) if reach >= size else (low, size)
+        best = max(found, key=lambda one: one.radius)
+        size = 2 * low if high == math.inf else (max(low, best.radius) + high) / 2
+    # Without a gain, the ball of the start itself tells most.
+    return best if best.radius > start else tried(start)[1]

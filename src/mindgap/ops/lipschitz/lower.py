@@ -19,11 +19,14 @@ from torch.overrides import TorchFunctionMode
 from mindgap.core import InputError, evaluating, implements
 
 STEPS, STARTS = 150, 16
-_SHARP = (1.0, 200.0)  # of the softplus, in units of what enters it, at the first and the last step
-_REACH = (0.1, 0.002)  # length of a step, as a share of the size of the starts
+_SHARP = (3.0, 200.0)  # of the softplus, in units of what enters it, at the first and the last step
+_REACH = (0.1, 0.002)  # length of a step, as a share of the size of the start
+# Far from zero, biases no longer matter and few patterns of units exist. Networks are often steepest
+# nearer to zero than any sample, and an ascent from the samples does not get there.
+_NEARER = (0.3, 0.1, 0.03)
 _EVERY = 10  # steps after which the real slopes are computed
 _FEW = 32  # outputs up to which the whole Jacobian is computed
-_SCATTERED = 256  # places to draw besides the samples
+_SCATTERED = 256  # places to draw besides the samples, and samples to shrink
 _ROUNDS = 30  # of power iteration otherwise
 
 
@@ -70,8 +73,8 @@ def lipschitz_lower(
         model: Any module that takes one tensor; it is not changed.
         inputs: Samples to start from.
         steps: Steps of the ascent.
-        starts: How many starts: half are the steepest samples, half the steepest of 256 places that
-            are drawn around them.
+        starts: How many starts: a third are the steepest samples, a third the steepest of 256 places
+            that are drawn around them, and a third the steepest samples after shrinking all.
         box: The smallest and the largest input to allow.
 
     >>> net = nn.Linear(2, 2)
@@ -102,18 +105,13 @@ def _distinct(inputs: Tensor) -> Tensor:
 
 
 def _search(model: nn.Module, inputs: Tensor, steps: int, starts: int, box: Any) -> Lower:
-    steep = (starts + 1) // 2
-    parts = [_steepest(model, inputs, steep if starts > 1 else 1)]
-    data = float(parts[0][1][0])
-    if steps and starts > 1:
-        parts.append(_steepest(model, _inside(_scattered(inputs), box), starts - steep))
-    points, values, sides = (torch.cat(column) for column in zip(*parts, strict=True))
-    best, places = values, points.clone()
-    history, size = [data], points.flatten(1).norm(dim=1).mean().clamp_min(1e-12)
+    points, best, sides = _starts(model, inputs, starts if steps else 1, box)
+    places, data = points.clone(), float(best[0])
+    history, sizes = [data], _lengths(points).clamp_min(1e-3 * float(_lengths(inputs).mean()))
     for step in range(steps):
         share = step / max(1, steps - 1)
         sharp, reach = (_between(ends, share) for ends in (_SHARP, _REACH))
-        points, sides = _climbed(model, points, sides, sharp, reach * float(size))
+        points, sides = _climbed(model, points, sides, sharp, reach * sizes.clamp_min(1e-12))
         points = _inside(points, box)
         if step % _EVERY == _EVERY - 1 or step == steps - 1:
             values, _ = slopes(model, points)
@@ -123,6 +121,27 @@ def _search(model: nn.Module, inputs: Tensor, steps: int, starts: int, box: Any)
             history.append(float(best.max()))
     top = int(best.argmax())
     return Lower(float(best[top]), places[top], history[0], tuple(history), tuple(best.tolist()))
+
+
+def _starts(
+    model: nn.Module, inputs: Tensor, count: int, box: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Choose samples, places around them, and samples that are shrunk; the steepest of each."""
+    parts = [_steepest(model, inputs, -(-count // 3))]
+    if count > 1:
+        parts.append(_steepest(model, _inside(_scattered(inputs), box), -(-(count - 1) // 3)))
+    few = inputs[:: -(-len(inputs) // _SCATTERED)]
+    for k, factor in enumerate(_NEARER):
+        own = len(range(k, count // 3, len(_NEARER)))
+        if own:
+            parts.append(_steepest(model, _inside(factor * few, box), own))
+    points, values, sides = (torch.cat(column) for column in zip(*parts, strict=True))
+    return points, values, sides
+
+
+def _lengths(points: Tensor) -> Tensor:
+    found: Tensor = points.flatten(1).norm(dim=1)
+    return found
 
 
 def _steepest(model: nn.Module, inputs: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -155,7 +174,7 @@ def _between(ends: tuple[float, float], share: float) -> float:
 
 
 def _climbed(
-    model: nn.Module, points: Tensor, sides: Tensor, sharp: float, reach: float
+    model: nn.Module, points: Tensor, sides: Tensor, sharp: float, reach: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Take one step towards a larger ‖Jᵀu‖, and turn u towards the largest singular value."""
     with _Smooth(sharp):
@@ -168,8 +187,8 @@ def _climbed(
         uphill, turned = torch.autograd.grad(
             length.sum(), (given, sides), allow_unused=True, materialize_grads=True
         )
-    ways = uphill.flatten(1).norm(dim=1).clamp_min(1e-300).view(-1, *[1] * (points.ndim - 1))
-    moved = points + reach * uphill / ways
+    ways = (_lengths(uphill).clamp_min(1e-300) / reach).view(-1, *[1] * (points.ndim - 1))
+    moved = points + uphill / ways
     fine = torch.isfinite(moved).flatten(1).all(1).view(ways.shape)
     return torch.where(fine, moved, points).detach(), functional.normalize(turned, dim=1).detach()
 
@@ -187,6 +206,21 @@ def slopes(model: nn.Module, inputs: Tensor, batch: int = 256) -> tuple[Tensor, 
     """
     parts = [_slopes(model, part) for part in inputs.split(batch)]
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+
+def slopes_of(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Compute the largest singular value of the Jacobian of any model at each input.
+
+    Args:
+        model: Any module that takes one tensor; it is not changed.
+        inputs: The places.
+
+    >>> slopes_of(nn.Linear(1, 1), torch.zeros(3, 1)).shape
+    torch.Size([3])
+    """
+    private = copy.deepcopy(model).cpu().double().requires_grad_(False)
+    with evaluating(private), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        return slopes(private, inputs.detach().cpu().double())[0]
 
 
 def _slopes(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mindgap.core import implements
 from mindgap.ops.lipschitz.certificate import Groups, Infeasible, Moves, behind, certified, constant
+from mindgap.ops.lipschitz.gradient import quick_steps
 from mindgap.ops.lipschitz.levels import Level, Levels
 
 STEPS = 60
@@ -55,8 +56,8 @@ def tight_upper(levels: Levels, *, steps: int = STEPS, shared: bool | None = Non
     Args:
         levels: The network, from :func:`mindgap.ops.lipschitz.levels.read_levels`.
         steps: How many steps improve the multipliers, at most.
-        shared: Whether the places of a channel share a multiplier; by default in layers so large
-            that single ones would take long.
+        shared: Whether the places of a channel share a multiplier; by default in the first half of the
+            steps in large layers, and behind max-pooling.
 
     >>> from torch import nn
     >>> from mindgap.ops.lipschitz.levels import read_levels
@@ -71,10 +72,24 @@ def tight_upper(levels: Levels, *, steps: int = STEPS, shared: bool | None = Non
         Groups.of(level, _is_large(level) if shared is None else shared) for level in levels.levels
     ]
     logs = feasible(levels, groups)
-    begin = constant(certified(levels, logs, groups)[0])
-    found, history = _improved(levels, logs, groups, steps) if logs else (logs, [])
-    outputs = _guarded(levels, found, groups)
+    begin, history = constant(certified(levels, logs, groups)[0]), list[float]()
+    if _is_quick(levels):
+        logs, history = quick_steps(levels, logs, groups, steps if shared else steps // 2)
+        if shared is None:
+            logs = [log[group.places] for log, group in zip(logs, groups, strict=True)]
+            groups = [Groups.of(level, False) for level in levels.levels]
+            logs, later = quick_steps(levels, logs, groups, steps - steps // 2)
+            history += later[1:]
+    elif logs:
+        logs, history = _improved(levels, logs, groups, steps)
+    outputs = _guarded(levels, logs, groups)
     return Tight(constant(outputs), outputs, begin, tuple(history), len(levels.levels))
+
+
+def _is_quick(levels: Levels) -> bool:
+    """Tell whether steps take long, and the gradient of the bound reaches every level."""
+    pooled = any(level.sees is not None for level in levels.levels)
+    return not pooled and any(_is_large(level) for level in levels.levels)
 
 
 def _is_large(level: Level) -> bool:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mindgap._version import __version__
-from mindgap.core import Line
+from mindgap.core import Line, Scatter
 from mindgap.report import html
 from mindgap.report.draw import draw_all
 
@@ -15,7 +15,8 @@ def lipschitz_page(found: Any) -> str:
         found: What :func:`mindgap.lipschitz` returned.
     """
     curve = [chart for chart in found.charts if isinstance(chart, Line)]
-    others = [chart for chart in found.charts if not isinstance(chart, Line)]
+    balls = [chart for chart in found.charts if isinstance(chart, Scatter)]
+    others = [chart for chart in found.charts if not isinstance(chart, Line | Scatter)]
     return html.render(
         "lipschitz.html",
         found=found,
@@ -23,5 +24,6 @@ def lipschitz_page(found: Any) -> str:
         curve=draw_all(curve, "curve"),
         bounds=draw_all(others[:1], "bounds"),
         layers=draw_all(others[1:], "layers"),
+        local=draw_all(balls, "local"),
         version=__version__,
     )

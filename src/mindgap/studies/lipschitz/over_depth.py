@@ -98,6 +98,7 @@ class LipschitzOverDepth(Study):
                     Series(name=f"{key}, {word}", x=list(self.depths)[: len(means)], y=means)
                 )
         return Table(
+            notes=_notes(series),
             title="Certified bounds over the largest slope found",
             columns=("state", "hidden layers", "product", "closed form", "tight", "slope at data"),
             rows=tuple(rows),
@@ -123,6 +124,16 @@ class LipschitzOverDepth(Study):
     def tiny(self) -> Self:
         """Use two shallow networks and few steps."""
         return self.replace(seeds=1, depths=(1, 2), width=6, epochs=1, steps=5)
+
+
+def _notes(series: Sequence[Series]) -> tuple[str, ...]:
+    """Say how each ratio grows from the smallest depth to the largest."""
+    return tuple(
+        f"Bound over slope, {row.name}: {row.y[0]:.3g} with {row.x[0]} and {row.y[-1]:.3g} with "
+        f"{row.x[-1]} hidden layers."
+        for row in series
+        if len(row.y) > 1
+    )
 
 
 def _told(values: Sequence[float]) -> str:
