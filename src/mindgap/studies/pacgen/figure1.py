@@ -228,7 +228,7 @@ class PacgenFigure1(Study):
 
     def tiny(self) -> Self:
         """Use few landscapes on a coarse grid."""
-        return self.replace(seeds=3, fresh=500, lines=41)
+        return self.replace(seeds=3, fresh=500, lines=61)
 
 
 def _row(where: str, which: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
