@@ -62,6 +62,7 @@ WORDS = {
     "list": [],
     "monitor": ["run.jsonl"],
     "report": ["report.json"],
+    "reproduce": ["grokking", "--list", "--results", "none"],
     "run": ["--limit", "0", "--tiny", "--store", "store.sqlite", "-q"],
     "sample": ["mine.py:f", "--low", "0", "--high", "1", "--new", "0", "--workers", "1", "-q"],
     "train": ["--recipe", "mine.py:make_recipe", "--measure", "gap", "-q"],

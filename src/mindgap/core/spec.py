@@ -97,12 +97,13 @@ def check(instance: Any) -> None:
             raise InputError(
                 f"{field.name} must hold at least one value, got none. {_meaning(cls, field)}"
             )
-        # No setting means "infinite" unless its author says so by the default.
-        if isinstance(value, float) and math.isinf(value) and value != field.default:
-            raise InputError(
-                f"{field.name} must be a finite number, got {value}. {_meaning(cls, field)}"
-            )
         several = value if isinstance(value, tuple | list) else (value,)
+        # No setting means "infinite" unless its author says so by the default.
+        for one in several:
+            if isinstance(one, float) and math.isinf(one) and value != field.default:
+                raise InputError(
+                    f"{field.name} must be a finite number, got {one}. {_meaning(cls, field)}"
+                )
         if limited and not all(inside(one, field.metadata) for one in several):
             raise InputError(
                 f"{field.name} must be {allowed(field.metadata)}, got {shown(value)}. "

@@ -22,7 +22,7 @@ Place = tuple[str, str, str, str]  # document, item, what it is about, study
 
 @validated
 def reproduce(
-    studies: Sequence[str] = (),
+    studies: Sequence[str] | None = None,
     *,
     document: str | None = None,
     missing: bool = False,
@@ -62,7 +62,9 @@ def reproduce(
     >>> found.rows[0].state, len({row.study for row in found.rows}) > 5
     ('never run', True)
     """
-    folder, places = _folder(results), _chosen(studies, document)
+    if studies is not None and not len(studies):
+        raise InputError("studies must name at least one study, got none. Leave it out for all.")
+    folder, places = _folder(results), _chosen(studies or (), document)
     rows = [row for row in _rows(folder, places) if not missing or row.state not in JUDGED]
     if not run or not (studies or document or missing or again):
         return Reproduction(folder=str(folder), rows=tuple(rows))

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         refuse(arguments, "--list", "again", "tiny", "store", "workers")
     with executor_of(arguments) as executor:
         found = reproduce(
-            arguments.studies,
+            arguments.studies or None,
             document=arguments.document,
             missing=arguments.missing,
             again=arguments.again,
