@@ -29,7 +29,7 @@ def kept(folder: Path, study: Any, **settings: Any) -> Path:
 
 def run(folder: Path, *studies: str, **settings: Any) -> Reproduction:
     where = {"results": folder, "store": folder / "runs.sqlite", "executor": SerialExecutor()}
-    return reproduce(studies, **{**where, **settings})
+    return reproduce(studies or None, **{**where, **settings})
 
 
 def row(found: Reproduction, study: str) -> Row:
@@ -104,7 +104,8 @@ class TestList:
             ({"studies": ["vbsw-tabel-1"]}, UnknownNameError, "Did you mean 'vbsw-table-1'"),
             ({"document": "nowhere"}, UnknownNameError, "document must be one of"),
             ({"results": __file__}, InputError, "results must be a folder, got the file"),
-            ({"results": f"{__file__}/x", "missing": True}, InputError, "folder that can be made"),
+            ({"results": f"{__file__}/x", "missing": True}, InputError, "got the file"),
+            ({"results": "x" * 300}, InputError, "folder that can be made"),
         ],
     )
     def test_bad_input(self, settings: dict[str, Any], error: type, words: str) -> None:

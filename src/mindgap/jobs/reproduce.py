@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.core import InputError, MindgapError, Study, catalog, expanded, find, plain, validated
+from mindgap.core.errors import shown
 from mindgap.core.files import check_writable
 from mindgap.report.pages.claim import judge_results
 from mindgap.report.pages.reproduce import JUDGED, OWN, Reproduction, Row, State
 from mindgap.runs import load_results, save_results, sweep
-from mindgap.runs.executors import AnyExecutor
+from mindgap.runs.executors import AnyExecutor, as_executor, at_least_one
 from mindgap.runs.results import duration
 from mindgap.runs.store import Store
 from mindgap.studies.documents import DOCUMENTS, document_of
@@ -64,6 +65,10 @@ def reproduce(
     """
     if studies is not None and not len(studies):
         raise InputError("studies must name at least one study, got none. Leave it out for all.")
+    if executor is not None:
+        as_executor(executor)
+    if workers is not None:
+        at_least_one("workers", workers)
     folder, places = _folder(results), _chosen(studies or (), document)
     rows = [row for row in _rows(folder, places) if not missing or row.state not in JUDGED]
     if not run or not (studies or document or missing or again):
@@ -120,11 +125,15 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            f"results must be a folder that can be made, got {str(folder)!r} ({error.strerror}). "
-            "Choose another."
-        ) from error
+        raise _unusable(folder, error) from error
     check_writable(folder / "results.json")
+
+
+def _unusable(folder: Path, error: OSError) -> InputError:
+    return InputError(
+        f"results must be a folder that can be made, got {shown(str(folder))} ({error.strerror}). "
+        "Choose another."
+    )
 
 
 def _run(study: Study, folder: Path, **settings: Any) -> str | None:
@@ -143,10 +152,18 @@ def _run(study: Study, folder: Path, **settings: Any) -> str | None:
 
 def _folder(results: str | os.PathLike[str] | None) -> Path:
     if results is not None:
-        folder = expanded(results)
-        if folder.exists() and not folder.is_dir():
+        if not os.fspath(results):
             raise InputError(
-                f"results must be a folder, got the file {str(folder)!r}. Name the folder of it."
+                "results must name a folder, got an empty text. Leave it out or name one."
+            )
+        folder = expanded(results)
+        try:
+            nearest = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+        except OSError as error:
+            raise _unusable(folder, error) from error
+        if nearest.exists() and not nearest.is_dir():
+            raise InputError(
+                f"results must be a folder, got the file {str(nearest)!r}. Name the folder of it."
             )
         return folder
     there = {path.stem for path in IN_THE_REPOSITORY.glob("*.json")}
