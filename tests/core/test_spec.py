@@ -22,6 +22,7 @@ from mindgap.core.references import bibliography, parse, reference
 from mindgap.core.registry import catalog, find
 from mindgap.core.spec import REGISTRY, kebab, option
 from mindgap.measures import Margin, ParameterNorm
+from mindgap.studies import PoisonedMinima
 
 
 @pytest.fixture
@@ -35,6 +36,12 @@ def clean_registry():
 def test_a_spec_is_abstract_or_final_never_both(clean_registry) -> None:
     with pytest.raises(TypeError, match="abstract or final"):
         type("Wider", (Margin,), {})
+
+
+@pytest.mark.parametrize("levels", [(1.0, float("inf")), (float("-inf"),)])
+def test_no_value_of_a_list_is_infinite(levels: tuple[float, ...]) -> None:
+    with pytest.raises(InputError, match=r"levels must be a finite number, got -?inf"):
+        PoisonedMinima(levels=levels)
 
 
 def test_two_specs_may_not_share_a_name(clean_registry) -> None:
