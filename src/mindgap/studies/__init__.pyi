@@ -63,6 +63,7 @@ from mindgap.studies.stability.leave_one_out import LeaveOneOut as LeaveOneOut
 from mindgap.studies.stability.verdicts import MonitorVerdicts as MonitorVerdicts
 from mindgap.studies.tbs.figure3 import TbsFigure3 as TbsFigure3
 from mindgap.studies.tbs.figure4 import TbsFigure4 as TbsFigure4
+from mindgap.studies.tbs.settings import TbsSettings as TbsSettings
 from mindgap.studies.tbs.table4 import TbsTable4 as TbsTable4
 from mindgap.studies.tbs.table5 import TbsTable5 as TbsTable5
 from mindgap.studies.vbsw.figure1 import VbswFigure1 as VbswFigure1

@@ -98,27 +98,13 @@ class TbsTable4(Study):
         seeds = range(trial.seed * BLOCK, min((trial.seed + 1) * BLOCK, self.seeds))
         arms = [arm for arm in ARMS if arm != ADAPTIVE or importlib.util.find_spec("adaptive")]
         points = torch.stack([arm_points(arm, function, seed) for arm in arms for seed in seeds])
-        values = function(points.flatten(0, 1)).view_as(points)
-        members = fit_own_data(
-            functools.partial(keras_mlp, 1, 8, 1),
-            points.float(),
-            values.float(),
-            [*seeds] * len(arms),
-            epochs=self.epochs,
-            checks=4,
-        )
-        test = torch.linspace(-1, 1, self.tests, dtype=torch.float64)[:, None]
-        error = (members.outputs(test).double() - function(test)).view(len(arms), len(seeds), -1)
-        scores = {"rmse": error.square().mean(2).sqrt(), "largest": error.abs().amax(2)}
+        scores, losses = fitted_errors(function, points, seeds, len(arms), self.epochs, self.tests)
         return {
             "scores": {
                 metric: dict(zip(arms, found.tolist(), strict=True))
                 for metric, found in scores.items()
             },
-            "train": [
-                members.losses.view(4, len(arms), -1)[:, 0].median(1).values[k].item()
-                for k in (2, 3)
-            ],
+            "train": [losses[k, 0].median().item() for k in (2, 3)],
         }
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
@@ -199,6 +185,41 @@ def arm_points(arm: str, function: Callable[[Tensor], Tensor], seed: int) -> Ten
         else BOX.uniform(NEW, generator(seed))
     )
     return torch.cat([grid, new])
+
+
+def fitted_errors(
+    function: Callable[[Tensor], Tensor],
+    points: Tensor,
+    seeds: Sequence[int],
+    arms: int,
+    epochs: int,
+    tests: int,
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Train the paper's network on every set of points, in one vectorized call, and judge it.
+
+    Args:
+        function: The function to learn.
+        points: One set of points per arm and seed, ``(arms · seeds, points, 1)``.
+        seeds: The seeds of the initial weights.
+        arms: Number of arms.
+        epochs: Steps of Adam.
+        tests: Number of test points, evenly spaced.
+
+    Returns:
+        By metric the errors, ``(arms, seeds)``, and the training losses at four times.
+    """
+    members = fit_own_data(
+        functools.partial(keras_mlp, 1, 8, 1),
+        points.float(),
+        function(points.flatten(0, 1)).view_as(points).float(),
+        [*seeds] * arms,
+        epochs=epochs,
+        checks=4,
+    )
+    test = torch.linspace(-1, 1, tests, dtype=torch.float64)[:, None]
+    error = (members.outputs(test).double() - function(test)).view(arms, len(seeds), -1)
+    scores = {"rmse": error.square().mean(2).sqrt(), "largest": error.abs().amax(2)}
+    return scores, members.losses.view(4, arms, -1)
 
 
 def _adaptive(function: Callable[[Tensor], Tensor], grid: Tensor) -> Tensor:
