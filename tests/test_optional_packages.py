@@ -30,6 +30,7 @@ FOLDERS = {
     "lightning": {"integrations"},
     "skorch": {"integrations"},
     "transformers": {"integrations", "data"},
+    "PIL": {"data"},
 }
 LOADERS = {"require": 1, "base_class": 2}  # and the place of the argument that names the extra
 

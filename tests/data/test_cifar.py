@@ -6,7 +6,7 @@ import torch
 from data_files import write
 
 from mindgap.core.errors import DataUnavailableError
-from mindgap.data import cifar, cifar10
+from mindgap.data import cifar, cifar10, cifar100
 from mindgap.data.cifar import read_cifar
 
 
@@ -61,3 +61,35 @@ class TestCifar:
             DataUnavailableError, match="must be a CIFAR-10 binary file of 3073 bytes"
         ):
             read_cifar(write(tmp_path / "empty.bin", b""))
+
+
+class TestCifar100:
+    @pytest.fixture
+    def files(self, folder, random, monkeypatch):
+        monkeypatch.setattr(cifar, "FINE_RECORDS", (200, 100))
+        tables = []
+        for name, count in zip(cifar.FINE_FILES[:2], (200, 100), strict=True):
+            fine = np.arange(count) % 100
+            table = np.column_stack([fine // 5, fine, random.integers(0, 256, (count, 3072))])
+            tables.append(table.astype(np.uint8))
+            write(folder / name, tables[-1].tobytes())
+        names = "".join(f"thing{k}\n" for k in range(100))
+        write(folder / cifar.FINE_FILES[2], names.encode())
+        return tables
+
+    def test_the_fine_label_counts(self, files):
+        data = cifar100()
+        np.testing.assert_array_equal(data.targets.numpy(), files[0][:, 1])
+        np.testing.assert_array_equal(data.test_targets.numpy(), files[1][:, 1])
+        pixels = (data.test_inputs.reshape(100, -1) * 255).round().numpy()
+        np.testing.assert_array_equal(pixels, files[1][:, 2:])
+        assert data.classes[37] == "thing37"
+        assert torch.bincount(cifar100(size=100).targets).tolist() == [1] * 100
+
+    def test_damaged_files_are_named(self, files, folder):
+        path = folder / cifar.FINE_FILES[0]
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(
+            DataUnavailableError, match=r"train\.bin must be a CIFAR-100 .* 614800 "
+        ):
+            cifar100()

@@ -9,7 +9,7 @@ lazy(
         "boston_housing": "boston",
         "california_housing": "california",
         "catalog": "available load",
-        "cifar": "cifar10",
+        "cifar": "cifar10 cifar100",
         "dataset": "DataSet dataset",
         "digits": "digits",
         "gaussian_mixture": "gaussian_mixture",
@@ -21,6 +21,7 @@ lazy(
         "splits": "standardize stratified_folds stratified_split",
         "text.encode": "encode",
         "text.vocabulary": "Vocabulary",
+        "tiny_imagenet": "tiny_imagenet",
         "uci_tables": "uci",
     },
 )

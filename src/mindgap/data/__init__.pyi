@@ -6,6 +6,7 @@ from mindgap.data.california_housing import california as california
 from mindgap.data.catalog import available as available
 from mindgap.data.catalog import load as load
 from mindgap.data.cifar import cifar10 as cifar10
+from mindgap.data.cifar import cifar100 as cifar100
 from mindgap.data.dataset import DataSet as DataSet
 from mindgap.data.dataset import dataset as dataset
 from mindgap.data.digits import digits as digits
@@ -26,6 +27,7 @@ from mindgap.data.splits import stratified_folds as stratified_folds
 from mindgap.data.splits import stratified_split as stratified_split
 from mindgap.data.text.encode import encode as encode
 from mindgap.data.text.vocabulary import Vocabulary as Vocabulary
+from mindgap.data.tiny_imagenet import tiny_imagenet as tiny_imagenet
 from mindgap.data.uci_tables import uci as uci
 
 __all__: list[str]

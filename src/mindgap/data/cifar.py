@@ -1,4 +1,4 @@
-"""CIFAR-10, from its official binary version."""
+"""CIFAR-10 and CIFAR-100, from their official binary versions."""
 
 from pathlib import Path
 
@@ -19,9 +19,17 @@ FILES = tuple(
     f"cifar-10-batches-bin/{name}.bin"
     for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 )
-RECORD = 1 + 3 * 32 * 32  # the label, then the red, green and blue pixels row by row
+PIXELS = 3 * 32 * 32  # red, green and blue, each row by row
 RECORDS = 10_000  # in every file
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+FINE_ARCHIVE = Remote(
+    "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+    sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+)
+FINE_FILES = tuple(
+    f"cifar-100-binary/{name}" for name in ("train.bin", "test.bin", "fine_label_names.txt")
+)
+FINE_RECORDS = (50_000, 10_000)
 SOURCE = "Krizhevsky, Learning multiple layers of features from tiny images (2009)."
 
 
@@ -42,25 +50,49 @@ def cifar10(size: int | None = None, test_size: int | None = None, seed: int = 0
     return DataSet("cifar10", *train, *test, classes=CLASSES, source=SOURCE)
 
 
-def read_cifar(path: Path, records: int | None = None) -> tuple[Bytes, Bytes]:
+@dataset("cifar100")
+@validated
+def cifar100(size: int | None = None, test_size: int | None = None, seed: int = 0) -> DataSet:
+    """50,000 + 10,000 color images of shape (3, 32, 32) in [0, 1], in a hundred classes.
+
+    Args:
+        size: Number of training images to keep, every class with its share; all if None.
+        test_size: Number of test images to keep; all if None.
+        seed: Seed of the choice.
+    """
+    train, test, names = obtain_from_archive(FINE_FILES, FINE_ARCHIVE)
+    with reading(names, "a list of class names"):
+        classes = tuple(names.read_text().split())
+    parts = [
+        images(*read_cifar(path, count, classes=len(classes), labels=2), kept, seed, what)
+        for path, count, kept, what in (
+            (train, FINE_RECORDS[0], size, "size"),
+            (test, FINE_RECORDS[1], test_size, "test_size"),
+        )
+    ]
+    return DataSet("cifar100", *parts[0], *parts[1], classes=classes, source=SOURCE)
+
+
+def read_cifar(
+    path: Path, records: int | None = None, *, classes: int = len(CLASSES), labels: int = 1
+) -> tuple[Bytes, Bytes]:
     """Read pixels (n, 3, 32, 32) and labels of one binary file.
 
     Args:
         path: The file.
         records: Number of images that it must hold; any number if None.
+        classes: Number of classes.
+        labels: Labels in front of every image, of which the last counts. CIFAR-100 has two: the
+            coarse and the fine class.
     """
-    with reading(path, "a CIFAR-10 binary file"):
+    what, record = f"a CIFAR-{classes} binary file", labels + PIXELS
+    with reading(path, what):
         content = np.fromfile(path, dtype=np.uint8)
-    expected = RECORD * (max(1, len(content) // RECORD) if records is None else records)
+    expected = record * (max(1, len(content) // record) if records is None else records)
     if len(content) != expected:
-        raise damaged(
-            path,
-            f"a CIFAR-10 binary file of {expected} bytes ({RECORD} per image)",
-            f"{len(content)}",
-        )
-    table = content.reshape(-1, RECORD)
-    if table[:, 0].max() >= len(CLASSES):
-        raise damaged(
-            path, "a CIFAR-10 binary file with labels from 0 to 9", f"the label {table[:, 0].max()}"
-        )
-    return table[:, 1:].reshape(-1, 3, 32, 32), table[:, 0]
+        raise damaged(path, f"{what} of {expected} bytes ({record} per image)", f"{len(content)}")
+    table = content.reshape(-1, record)
+    largest = table[:, labels - 1].max()
+    if largest >= classes:
+        raise damaged(path, f"{what} with labels from 0 to {classes - 1}", f"the label {largest}")
+    return table[:, labels:].reshape(-1, 3, 32, 32), table[:, labels - 1]

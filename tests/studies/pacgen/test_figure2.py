@@ -6,15 +6,13 @@ import pytest
 
 from mindgap.core.study import Record, Trial
 from mindgap.studies.pacgen.figure2 import (
-    MIDDLE,
-    RATE,
+    LOADERS,
     RIVALS,
     PacgenFigure2,
     distance,
     gap,
     network,
     reached,
-    settings,
 )
 
 
@@ -24,9 +22,28 @@ def test_network_is_that_of_the_pytorch_example() -> None:
 
 
 def test_settings_are_two_sweeps_that_meet() -> None:
-    for data, rate in RATE.items():
-        assert len(settings(data)) == len(set(settings(data))) == 8
-        assert (MIDDLE, rate) in settings(data)
+    for data, rate in {"MNIST": 0.1, "CIFAR-10": 0.05}.items():
+        found = settings(PacgenFigure2(), data)
+        assert len(found) == len(set(found)) == 8
+        assert (32, rate) in found
+
+
+def test_published_settings_are_options_and_every_sweep_has_its_trials() -> None:
+    study = PacgenFigure2(cifar10_rate=0.01, middle=256)
+    found = settings(study, "CIFAR-10")
+    assert found[:5] == [(size, 0.01) for size in (8, 16, 32, 64, 128)]
+    assert found[5:] == [(256, 0.0025), (256, 0.005), (256, 0.01), (256, 0.02)]
+    assert any("0.01 on CIFAR-10 (paper: 0.01)" in note for note in study.summarize([]).notes)
+    assert any("is 32 (paper: 256)" in note for note in PacgenFigure2().summarize([]).notes)
+
+
+def settings(study: PacgenFigure2, data: str) -> list[tuple[int, float]]:
+    """List batch sizes and learning rates of the trials of the first seed."""
+    return [
+        (trial["batch_size"], trial["learning_rate"])
+        for trial in study.trials()
+        if trial["data"] == data and trial.seed == 0
+    ]
 
 
 def test_nearness_is_a_ratio_and_overshooting_counts_as_reached() -> None:
@@ -40,8 +57,8 @@ def records(sign: float) -> list[tuple[Trial, Record]]:
     """Make records whose gap grows with batch size and rate; ``sign`` is the trend of Ψ."""
     rows = []
     for seed in (0, 1, 2):
-        for data in RATE:
-            for size, rate in settings(data):
+        for data in LOADERS:
+            for size, rate in settings(PacgenFigure2(), data):
                 wide = size * rate * 10
                 found = {
                     "epoch": 5.0,

@@ -1,4 +1,4 @@
-"""Figures 6 and 7 of Wang et al. 2018: arms and runs."""
+"""Figures 6 to 9 of Wang et al. 2018: arms and runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from mindgap.core.study import Trial
 from mindgap.data import DataSet
 from mindgap.remedies.perturbation.perturbed import Perturbed
 from mindgap.studies.perturbed import figure6
-from mindgap.studies.perturbed.arms import METHODS, PLAIN, parts_of
-from mindgap.studies.perturbed.figure6 import OLD_PLAIN, PerturbedFigure6, arms
+from mindgap.studies.perturbed.arms import METHODS, PLAIN, Arm, parts_of
+from mindgap.studies.perturbed.figure6 import PerturbedFigure6
+
+OLD_PLAIN = "Adam, published rate"
+
+
+def arms(data: str = "cifar10") -> tuple[Arm, ...]:
+    return figure6.arms(data)
 
 
 def images(size: int, test_size: int, seed: int) -> DataSet:
@@ -31,7 +37,7 @@ def images(size: int, test_size: int, seed: int) -> DataSet:
 
 @pytest.fixture
 def invented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(figure6, "cifar10", images)
+    monkeypatch.setitem(figure6.DATA, "cifar10", images)
     yield
     parts_of.cache_clear()
 
@@ -52,9 +58,9 @@ def test_every_method_has_as_many_candidates_and_arms_differ_in_one_thing() -> N
 
 def test_dropout_is_inside_the_blocks_and_changes_no_initial_weight() -> None:
     plain, dropped = (
-        Recipe(model=lambda rate=rate: figure6._network(10, 1, dropout=rate), train=([], [])).build(
-            7
-        )
+        Recipe(
+            model=lambda rate=rate: figure6._network(10, 1, 10, dropout=rate), train=([], [])
+        ).build(7)
         for rate in (0.0, 0.3)
     )
     assert all(
@@ -77,7 +83,7 @@ def test_tiny_runs_and_the_weights_do_not_depend_on_the_test_part(
         assert data.test_inputs is not None
         return dataclasses.replace(data, test_inputs=data.test_inputs.flip(0))
 
-    monkeypatch.setattr(figure6, "cifar10", changed)
+    monkeypatch.setitem(figure6.DATA, "cifar10", changed)
     other = study.run(trial)
     assert other["curves"]["validation"] == found["curves"]["validation"]
     assert other["curves"]["train"] == found["curves"]["train"]
@@ -98,6 +104,50 @@ def test_the_published_arm_keeps_its_rate(monkeypatch: pytest.MonkeyPatch) -> No
     assert own.schedule is not None
     same = {name: recipes[name].settings for name in recipes if "ublished" not in name}
     assert all(settings == own.settings for settings in same.values())
+
+
+def test_tiny_imagenet_has_its_own_published_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    published, plain = arms("tiny-imagenet")[-1], arms("tiny-imagenet")[-2]
+    assert (plain.name, plain.remedies, published.control) == (
+        "SGD, published rate",
+        (),
+        plain.name,
+    )
+    assert published.changes == plain.changes
+    wanted = {"optimizer": "sgd", "learning_rate": 0.01, "batch_size": 200, "schedule": None}
+    assert published.changes == wanted
+    (remedy,) = published.remedies
+    assert isinstance(remedy, Perturbed)
+    assert (remedy.eta, remedy.gamma, remedy.epsilon) == (100.0, 1.0, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"), [("cifar100", "Figure 8"), ("tiny-imagenet", "Figure 9")]
+)
+def test_other_data_sets_give_their_figures(
+    monkeypatch: pytest.MonkeyPatch, name: str, figure: str
+) -> None:
+    def many(size: int, test_size: int, seed: int) -> DataSet:
+        data = images(size, test_size, seed)
+        assert data.test_targets is not None
+        more = {"targets": data.targets + 90, "test_targets": data.test_targets + 90}
+        return dataclasses.replace(data, **more)
+
+    monkeypatch.setitem(figure6.DATA, name, many)
+    study = PerturbedFigure6(data=name).tiny()
+    trials = [
+        Trial(parameters={"arm": arm.name}, seed=seed) for arm in arms(name) for seed in (0, 1)
+    ]
+    one = study.run(trials[-1])
+    parts_of.cache_clear()
+    assert one["stopped"] == ""
+    table = study.summarize([(trial, one) for trial in trials])
+    assert figure in table.title
+    rate = {
+        "cifar100": "Adam with a learning rate of 0.0001",
+        "tiny-imagenet": "SGD with a learning rate of 0.01",
+    }
+    assert any(rate[name] in note for note in table.notes)
 
 
 @pytest.mark.shared

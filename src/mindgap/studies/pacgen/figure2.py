@@ -29,10 +29,10 @@ from mindgap.measures.curvature.pacgen import Pacgen
 from mindgap.training.fit import Loop
 
 LOADERS: Mapping[str, Callable[[], DataSet]] = {"MNIST": mnist, "CIFAR-10": cifar10}
-RATE = {"MNIST": 0.1, "CIFAR-10": 0.05}
 TARGET = {"MNIST": 0.1, "CIFAR-10": 1.0}  # training loss at which settings are compared too
-BATCHES, FACTORS, MIDDLE = (8, 16, 32, 64, 128), (0.25, 0.5, 1.0, 2.0), 32
+BATCHES, FACTORS = (8, 16, 32, 64, 128), (0.25, 0.5, 1.0, 2.0)
 Rows = list[tuple[Trial, Record]]
+Sweeps = Mapping[tuple[str, str], tuple[str, float]]  # by data and sweep: what is fixed, and where
 SWEEPS = ("batch size", "learning rate")
 BUDGETS = {"epochs": "after the same epochs", "loss": "at the same training loss"}
 RIVALS = {
@@ -91,6 +91,11 @@ class PacgenFigure2(Study):
     )
     curvature_samples: int = option(200, help="training samples that give the curvature", low=1)
     probes: int = option(8, help="random directions of Hutchinson's estimate", low=1)
+    mnist_rate: float = option(0.1, help="learning rate over batch sizes on MNIST", above=0)
+    cifar10_rate: float = option(
+        0.05, help="learning rate over batch sizes on CIFAR-10; the paper has 0.01", above=0
+    )
+    middle: int = option(32, help="batch size over learning rates; the paper has 256", low=1)
 
     def trials(self) -> Sequence[Trial]:
         """One trial per seed, data set and setting."""
@@ -98,8 +103,28 @@ class PacgenFigure2(Study):
             Trial(parameters={"data": data, "batch_size": size, "learning_rate": rate}, seed=seed)
             for seed in range(self.seeds)
             for data in LOADERS
-            for size, rate in settings(data)
+            for size, rate in self._settings(data)
         ]
+
+    def _settings(self, data: str) -> list[tuple[int, float]]:
+        """List all batch sizes at one learning rate, then all rates at the middle size."""
+        rate = self._rates()[data]
+        pairs = [(size, rate) for size in BATCHES] + [(self.middle, rate * f) for f in FACTORS]
+        return list(dict.fromkeys(pairs))
+
+    def _rates(self) -> dict[str, float]:
+        return {"MNIST": self.mnist_rate, "CIFAR-10": self.cifar10_rate}
+
+    def _sweeps(self) -> Sweeps:
+        """Say what a sweep leaves as it is: the learning rate, or the batch size."""
+        rates = self._rates()
+        return {
+            (data, sweep): ("learning_rate", rates[data])
+            if sweep == "batch size"
+            else ("batch_size", self.middle)
+            for data in LOADERS
+            for sweep in SWEEPS
+        }
 
     def run(self, trial: Trial) -> Record:
         """Train, and measure during training, at the end and at the common training loss."""
@@ -185,21 +210,26 @@ class PacgenFigure2(Study):
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
         """One row per data set, sweep and quantity, and the curves of the figures."""
         good = [(trial, record) for trial, record in records if not record["stopped"]]
-        cases = [(data, sweep) for data in LOADERS for sweep in SWEEPS]
+        sweeps = self._sweeps()
         stopped = len(records) - len(good)
         return Table(
             title="pacGen, Figures 2 to 5: what ranks the gap over batch sizes and learning rates",
             columns=("data", "sweep", "the gap against", *BUDGETS.values()),
-            rows=tuple(row for case in cases for row in _rows(*case, _chosen(good, *case))),
+            rows=tuple(
+                row for case in sweeps for row in _rows(*case, _chosen(good, sweeps, *case))
+            ),
             notes=(
                 *NOTES,
+                f"The learning rate over batch sizes is {self.mnist_rate:g} on MNIST (paper: 0.1) "
+                f"and {self.cifar10_rate:g} on CIFAR-10 (paper: 0.01). The batch size over learning "
+                f"rates is {self.middle} (paper: 256).",
                 *_facts(good, self.epochs),
                 *([f"Diverged and left out: {stopped}."] if stopped else []),
             ),
-            claims=_claims(good),
+            claims=_claims(good, sweeps),
             charts=tuple(
-                _chart(good, *case, quantity)
-                for case in cases
+                _chart(_chosen(good, sweeps, *case), *case, quantity)
+                for case in sweeps
                 for quantity in ("gap", "squared-gradient", "null")
             ),
         )
@@ -215,19 +245,6 @@ class PacgenFigure2(Study):
             curvature_samples=20,
             probes=2,
         )
-
-
-def settings(data: str) -> list[tuple[int, float]]:
-    """List all batch sizes at the default learning rate, then other rates at the middle size.
-
-    Args:
-        data: Name of the data set.
-    """
-    rate = RATE[data]
-    return [
-        *((size, rate) for size in BATCHES),
-        *((MIDDLE, rate * factor) for factor in FACTORS if factor != 1),
-    ]
 
 
 def network(channels: int, size: int) -> nn.Module:
@@ -263,10 +280,8 @@ def reached(near: tuple[Mapping[str, float], object] | None, wanted: float) -> b
     return near is not None and (near[0]["train_loss"] <= 1.1 * wanted)
 
 
-def _chosen(rows: Rows, data: str, sweep: str) -> Rows:
-    field, value = (
-        ("learning_rate", RATE[data]) if sweep == "batch size" else ("batch_size", MIDDLE)
-    )
+def _chosen(rows: Rows, sweeps: Sweeps, data: str, sweep: str) -> Rows:
+    field, value = sweeps[data, sweep]
     return [
         (trial, record) for trial, record in rows if trial["data"] == data and trial[field] == value
     ]
@@ -289,7 +304,7 @@ def _field(sweep: str) -> str:
     return sweep.replace(" ", "_")
 
 
-def _claims(good: Rows) -> tuple[Claim, ...]:
+def _claims(good: Rows, sweeps: Sweeps) -> tuple[Claim, ...]:
     """Judge the paper's claims after the same epochs, each on two data sets."""
     ways = {"batch size": 1, "learning rate": -1}
     own = {
@@ -297,9 +312,8 @@ def _claims(good: Rows) -> tuple[Claim, ...]:
             _ranks(chosen, "epochs", lambda trial, _, sweep=sweep: trial[_field(sweep)]),
             _ranks(chosen, "epochs", lambda _, found: found["squared-gradient"]),
         )
-        for data in LOADERS
-        for sweep in SWEEPS
-        if (chosen := _chosen(good, data, sweep))
+        for data, sweep in sweeps
+        if (chosen := _chosen(good, sweeps, data, sweep))
     }
     told = []
     for sweep, way in ways.items():
@@ -384,9 +398,9 @@ def _mean(rows: Sequence[Mapping[str, float]], name: str) -> float:
     return math.fsum(row[name] for row in rows) / len(rows)
 
 
-def _chart(rows: Rows, data: str, sweep: str, quantity: str) -> Line:
+def _chart(chosen: Rows, data: str, sweep: str, quantity: str) -> Line:
     """Chart one line per setting over the epochs, with the interval over seeds."""
-    chosen, series = _chosen(rows, data, sweep), []
+    series = []
     for value in sorted({trial[_field(sweep)] for trial, _ in chosen}):
         runs = [record["along"] for trial, record in chosen if trial[_field(sweep)] == value]
         points = [_point(list(column), quantity) for column in zip(*runs, strict=True)]

@@ -1,24 +1,59 @@
-"""Figures 6 and 7 of Wang et al. 2018: PerturbedOPT for a Wide ResNet on CIFAR-10."""
+"""Figures 6 to 9 of Wang et al. 2018: PerturbedOPT for a Wide ResNet on three data sets."""
 
+import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 import torch
 from torch import nn
 
 from mindgap.core import Recipe, Record, Study, Table, Trial, option
-from mindgap.data.cifar import cifar10
+from mindgap.data.cifar import cifar10, cifar100
+from mindgap.data.dataset import DataSet
+from mindgap.data.tiny_imagenet import tiny_imagenet
 from mindgap.nets.wide_resnet import WideResNet
-from mindgap.studies.perturbed.arms import PUBLISHED, Arm, candidates, parts_of, trained
+from mindgap.remedies.perturbation.perturbed import Perturbed
+from mindgap.studies.perturbed.arms import PUBLISHED, Arm, Parts, candidates, parts_of, trained
 from mindgap.studies.perturbed.table import perturbed_table
 
-OLD = {"learning_rate": 1e-4, "batch_size": 128, "schedule": None}
-OLD_PLAIN = "Adam, published rate"
+DATA: dict[str, Callable[..., DataSet]] = {
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "tiny-imagenet": tiny_imagenet,
+}
+TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "Tiny ImageNet"}
+FIGURES = {"cifar10": "Figures 6 and 7", "cifar100": "Figure 8", "tiny-imagenet": "Figure 9"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """The published settings for a data set.
+
+    Args:
+        optimizer: What reports call the optimizer.
+        remedy: PerturbedOPT with the published η, γ and ε.
+        changes: Fields of the recipe.
+    """
+
+    optimizer: str
+    remedy: Perturbed
+    changes: Mapping[str, Any]
+
+    @property
+    def control(self) -> str:
+        """Name the arm with the same settings and without PerturbedOPT."""
+        return f"{self.optimizer}, published rate"
+
+
+_ADAM = Preset("Adam", PUBLISHED, {"learning_rate": 1e-4, "batch_size": 128, "schedule": None})
+_SGD = Preset(
+    "SGD",
+    Perturbed(eta=100.0, gamma=1.0, epsilon=1e-5),
+    {"optimizer": "sgd", "learning_rate": 1e-2, "batch_size": 200, "schedule": None},
+)
+PRESETS = {"cifar10": _ADAM, "cifar100": _ADAM, "tiny-imagenet": _SGD}
 NOTES = (
-    "The published PerturbedOPT uses Adam with a learning rate of 0.0001, batch size 128, η = "
-    "0.01, γ = 10 and ε = 1e-5. Its control is Adam with the same learning rate and batch size. "
-    "The paper trains for far more steps, so this control is far from fitting the training data.",
     "All other arms use batch size 64 and a learning rate of 0.01 with cosine decay. It was chosen "
     "by the validation accuracy of plain Adam on other draws. On 3,000 images and 16 epochs (seeds "
     "100 and 101), 0.001, 0.003 and 0.01 gave 42.3 %, 45.2 % and 50.0 %. At the size of this study "
@@ -27,14 +62,13 @@ NOTES = (
     "question is what helps a network that fits nearly all of them.",
     "'fresh' is the test accuracy with recomputed batch-normalization statistics. PerturbedOPT "
     "collects them under perturbed weights, but the network is evaluated without perturbation.",
-    "The paper trains a WRN-58-3 on 50,000 images of 32×32; here a WRN-10-1 is trained on few "
-    "images of 16×16. CIFAR-100 and Tiny ImageNet (Figures 8 and 9) are not covered: their data "
-    "are not available.",
+    "The paper trains a WRN-58-3 on all images; here a small WRN is trained on few of them, pooled "
+    "to half their side.",
 )
 
 
 class PerturbedFigure6(Study):
-    r"""Figures 6 and 7 of Wang et al. 2018: accuracy by epoch of a Wide ResNet on CIFAR-10.
+    r"""Figures 6 to 9 of Wang et al. 2018: accuracy by epoch of a Wide ResNet.
 
     Formula: $w_{t+1} = \mathrm{OPT}\left(w_t, \nabla \hat L(w_t + u_t)\right)$
 
@@ -45,7 +79,8 @@ class PerturbedFigure6(Study):
     initial weights and the order of the batches for all arms, so comparisons are paired.
 
     Assumes: A small network and few images, without augmentation, trained until plain Adam fits
-    nearly all of them.
+    nearly all of them. Figures 8 and 9 need CIFAR-100 and Tiny ImageNet, chosen by ``data``. Their
+    learning rate is the one that was chosen for CIFAR-10.
 
     >>> len(PerturbedFigure6().trials())
     60
@@ -55,6 +90,7 @@ class PerturbedFigure6(Study):
     cites = ("wang2018identifying", "zagoruyko2016wide")
     reproduces = ("pacgen: Figure 6", "pacgen: Figure 7")
 
+    data: str = option("cifar10", help="data set", choices=tuple(DATA))
     seeds: int = option(5, help="number of paired seeds, each with its own images", low=2)
     samples: int = option(2_000, help="images to train on; the paper has 50,000", low=20)
     validation_samples: int = option(2_000, help="images to choose the settings on", low=10)
@@ -73,16 +109,16 @@ class PerturbedFigure6(Study):
         return [
             Trial(parameters={"arm": arm.name}, seed=seed)
             for seed in range(self.seeds)
-            for arm in arms()
+            for arm in arms(self.data)
         ]
 
     def run(self, trial: Trial) -> Record:
         """Train one arm."""
-        arm = next(arm for arm in arms() if arm.name == trial["arm"])
+        arm = next(arm for arm in arms(self.data) if arm.name == trial["arm"])
         sizes = (self.samples, self.validation_samples, self.test_samples)
-        parts = parts_of(cifar10, sizes, trial.seed, pool=2)
+        parts = parts_of(DATA[self.data], sizes, trial.seed, pool=2)
         recipe = Recipe(
-            model=functools.partial(_network, self.depth, self.factor),
+            model=functools.partial(_network, self.depth, self.factor, _classes(parts)),
             train=parts["train"],
             learning_rate=self.learning_rate,
             schedule=functools.partial(
@@ -105,8 +141,11 @@ class PerturbedFigure6(Study):
         runs: dict[str, dict[int, Record]] = {}
         for trial, record in records:
             runs.setdefault(trial["arm"], {})[trial.seed] = record
-        title = "PerturbedOPT, Figures 6 and 7: accuracy of a Wide ResNet on CIFAR-10"
-        return perturbed_table(title, arms(), runs, NOTES, fresh=True)
+        title = (
+            f"PerturbedOPT, {FIGURES[self.data]}: accuracy of a Wide ResNet on {TITLES[self.data]}"
+        )
+        notes = (_published(PRESETS[self.data]), *NOTES)
+        return perturbed_table(title, arms(self.data), runs, notes, fresh=True)
 
     def tiny(self) -> Self:
         """Two seeds and one epoch on forty images."""
@@ -115,20 +154,35 @@ class PerturbedFigure6(Study):
         )
 
 
-def arms() -> tuple[Arm, ...]:
-    """List plain Adam, the candidates, and the published setting with its own control."""
-    old = Arm(
-        name="PerturbedOPT, published",
-        method="published",
-        remedies=(PUBLISHED,),
-        changes=OLD,
-        control=OLD_PLAIN,
+def arms(data: str) -> tuple[Arm, ...]:
+    """List plain Adam, the candidates, and the published setting with its own control.
+
+    Args:
+        data: The data set, which decides what was published.
+    """
+    preset = PRESETS[data]
+    plain = Arm(
+        name=preset.control, method="published", changes=preset.changes, control=preset.control
     )
+    perturbed = dataclasses.replace(
+        plain, name="PerturbedOPT, published", remedies=(preset.remedy,)
+    )
+    return (*candidates(_dropout), plain, perturbed)
+
+
+def _published(preset: Preset) -> str:
+    remedy, changes = preset.remedy, preset.changes
     return (
-        *candidates(_dropout),
-        Arm(name=OLD_PLAIN, method="published", changes=OLD, control=OLD_PLAIN),
-        old,
+        f"The published PerturbedOPT uses {preset.optimizer} with a learning rate of "
+        f"{changes['learning_rate']:g}, batch size {changes['batch_size']}, η = {remedy.eta:g}, "
+        f"γ = {remedy.gamma:g} and ε = {remedy.epsilon:g}. Its control is {preset.optimizer} with "
+        "the same learning rate and batch size. The paper trains for far more steps, so this "
+        "control is far from fitting the training data."
     )
+
+
+def _classes(parts: Parts) -> int:
+    return 1 + max(int(targets.max()) for _, targets in parts.values())
 
 
 def _dropout(rate: float) -> Arm:
@@ -136,8 +190,8 @@ def _dropout(rate: float) -> Arm:
     return Arm(name=f"dropout {rate:g}", method="dropout", changes={"model": {"dropout": rate}})
 
 
-def _network(depth: int, factor: int, dropout: float = 0.0) -> nn.Module:
+def _network(depth: int, factor: int, classes: int, dropout: float = 0.0) -> nn.Module:
     """Build the network with channels last, the fastest memory format on a CPU."""
-    net = WideResNet(depth, factor, dropout=dropout)
+    net = WideResNet(depth, factor, classes, dropout=dropout)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return net
