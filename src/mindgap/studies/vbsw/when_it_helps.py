@@ -12,7 +12,7 @@ from mindgap.data import DataSet, load, standardize, stratified_split
 from mindgap.nets import MLP
 from mindgap.ops.convex.heads import solve_heads
 from mindgap.ops.variance.by_k import VarianceByK
-from mindgap.ops.variance.weights import scale_weights
+from mindgap.ops.variance.weights import density_corrected, kernel_log_density, scale_weights
 from mindgap.training.ensemble import ensemble
 
 TABLES = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht")
@@ -23,9 +23,11 @@ NETWORK_KS = (10, 40)  # half the settings, because networks are expensive
 PARTS = (0.6, 0.2, 0.2)  # fit, choose, judge
 OVERLAP = PARTS[2] / PARTS[0]  # of the random splits of a data set, for the corrected t-test
 COMPONENTS = 50
+PAIRS = {"weighted": "permuted", "density": "permuted density"}  # an arm and its control
 COLUMNS = (
     *("model", "data", "uniform error", "VBSW, %", "low", "high"),
     *("permuted, %", "low", "high", "p (Holm)", "VBSW"),
+    *("density, %", "low, density", "high, density", "p (Holm), density", "density-corrected"),
 )
 
 
@@ -37,7 +39,9 @@ class WhenVbswHelps(Study):
     Reading: Negative is better. VBSW helps on a data set if its test error is significantly below
     that of permuted weights, which are chosen in the same way from as many settings. The splits of
     a data set share samples, so the test is the corrected resampled t-test of Nadeau and Bengio.
-    Errors are mean squared errors for regression and error rates for classification.
+    Errors are mean squared errors for regression and error rates for classification. The
+    density-corrected weights divide the variance by a kernel estimate of the density, and have
+    permuted weights of their own as their control.
 
     Assumes: Standardized features, or the first 50 principal components of images. The linear model
     is solved to its exact optimum. The network has one hidden layer and takes weights of mean 1, so
@@ -48,7 +52,7 @@ class WhenVbswHelps(Study):
     52
     """
 
-    method = ("V8", "V9")
+    method = ("V6", "V8", "V9")
     cites = ("novello2020variance", "nadeau2003inference")
 
     splits: int = option(20, help="random splits to pair over", low=2)
@@ -75,8 +79,9 @@ class WhenVbswHelps(Study):
         rows = _projected(features, fit, classes)
         linear = trial["model"] == "linear"
         weights = _weights(rows[fit], target[fit], classes, KS if linear else NETWORK_KS)
-        mixed = weights[:, torch.randperm(len(fit), generator=generator(trial.seed))]
-        every = torch.cat([torch.ones_like(weights[:1]), weights, mixed])
+        mixed = weights[:, :, torch.randperm(len(fit), generator=generator(trial.seed))]
+        tables = torch.cat([weights, mixed]).flatten(0, 1)
+        every = torch.cat([torch.ones_like(tables[:1]), tables])
         held = torch.cat([choose, judge])
         outputs = int(target.max()) + 1 if classes else target.shape[1]
         if linear:
@@ -84,7 +89,7 @@ class WhenVbswHelps(Study):
         else:
             errors = self._network(rows, target, fit, held, every, outputs, classes, trial.seed)
         return _record(
-            errors[:, : len(choose)].mean(1), errors[:, len(choose) :].mean(1), len(weights)
+            errors[:, : len(choose)].mean(1), errors[:, len(choose) :].mean(1), weights.shape[1]
         )
 
     def _network(
@@ -137,25 +142,38 @@ class WhenVbswHelps(Study):
                 if (trial["model"], trial["data"]) == (model, name)
             ]
             if len(found) > 1:
-                own, mixed = (_change(found, arm) for arm in ("weighted", "permuted"))
-                weighted, permuted = ([r[arm] for r in found] for arm in ("weighted", "permuted"))
-                tests.append(paired(weighted, permuted, overlap=OVERLAP))
                 uniform = sum(record["uniform"] for record in found) / len(found)
-                rows.append((model, name, uniform, *own, *mixed))
+                changes = {arm: _change(found, arm) for arm in (*PAIRS, "permuted")}
+                rows.append((model, name, uniform, changes))
+                tests += [
+                    paired([r[arm] for r in found], [r[control] for r in found], overlap=OVERLAP)
+                    for arm, control in PAIRS.items()
+                ]
         corrected = holm([test.p_value for test in tests])
-        verdicts = [
-            _verdict(test.difference, p_value)
+        ends = [
+            (p_value, _verdict(test.difference, p_value))
             for test, p_value in zip(tests, corrected, strict=True)
         ]
         lines = [
-            (*row, p, verdict) for row, p, verdict in zip(rows, corrected, verdicts, strict=True)
+            (
+                *(model, name, uniform, *found["weighted"], *found["permuted"], *own),
+                *(*found["density"], *other),
+            )
+            for (model, name, uniform, found), own, other in zip(
+                rows, ends[::2], ends[1::2], strict=True
+            )
         ]
         notes = [
             "Change of the test error from the same model with uniform weights; negative is "
             "better. In regression the errors of networks are in units of the target's variance.",
-            *(f"{model}: {_count(lines, model)}" for model in MODELS),
+            *(
+                f"{model}, {arm}: {_count(lines, model, place)}"
+                for arm, place in (("VBSW", COLUMNS.index("VBSW")), (COLUMNS[-1], -1))
+                for model in MODELS
+            ),
             "Helps or hurts: compared with permuted weights chosen in the same way, paired over "
-            "splits by the corrected resampled t-test, with p < 0.05 corrected by Holm.",
+            "splits by the corrected resampled t-test, with p < 0.05 corrected by Holm over both "
+            "kinds of weights.",
         ]
         return Table(
             title="When does VBSW help?", columns=COLUMNS, rows=tuple(lines), notes=tuple(notes)
@@ -176,10 +194,14 @@ def _projected(features: Tensor, fit: Tensor, images: bool) -> Tensor:
 
 
 def _weights(features: Tensor, target: Tensor, classes: bool, ks: Sequence[int]) -> Tensor:
+    """Return the weights of every setting, plain and density-corrected: (2, settings, samples)."""
     by_k = VarianceByK(
         features, target, max(ks), task="classification" if classes else "regression"
     )
-    return torch.stack([scale_weights(by_k(k), m) for k in ks for m in MAX_WEIGHTS])
+    density = kernel_log_density(features)
+    kinds = ([by_k(k) for k in ks], [density_corrected(by_k(k), density) for k in ks])
+    rows = [scale_weights(found, m) for kind in kinds for found in kind for m in MAX_WEIGHTS]
+    return torch.stack(rows).view(2, -1, len(features))
 
 
 def _linear(
@@ -207,8 +229,8 @@ def _linear(
     return (found - target[held]).square().mean(2)
 
 
-def _count(lines: Sequence[tuple[Any, ...]], model: str) -> str:
-    verdicts = [line[-1] for line in lines if line[0] == model]
+def _count(lines: Sequence[tuple[Any, ...]], model: str, place: int) -> str:
+    verdicts = [line[place] for line in lines if line[0] == model]
     return (
         f"helps on {verdicts.count('helps')}, hurts on {verdicts.count('hurts')} of "
         f"{len(verdicts)} data sets."
@@ -216,12 +238,12 @@ def _count(lines: Sequence[tuple[Any, ...]], model: str) -> str:
 
 
 def _record(chosen: Tensor, judged: Tensor, settings: int) -> dict[str, float]:
-    own, mixed = slice(1, 1 + settings), slice(1 + settings, None)
-    return {
-        "uniform": float(judged[0]),
-        "weighted": float(judged[own][chosen[own].argmin()]),
-        "permuted": float(judged[mixed][chosen[mixed].argmin()]),
-    }
+    arms = ("weighted", "density", "permuted", "permuted density")
+    best = {}
+    for place, arm in enumerate(arms):
+        own = slice(1 + place * settings, 1 + (place + 1) * settings)
+        best[arm] = float(judged[own][chosen[own].argmin()])
+    return {"uniform": float(judged[0]), **best}
 
 
 def _change(found: Sequence[Record], arm: str) -> tuple[float, float, float]:
