@@ -13,7 +13,7 @@ from mindgap.ops.convex.squares import Basis, basis_of, least_squares
 Kind = Literal["softmax", "logistic", "squares"]
 Start = tuple[Tensor, Tensor | None]
 _Found = tuple[Tensor, Tensor, Tensor]  # coordinates, gradient norms, converged
-L2, TOLERANCE, MEMORY = 1e-6, 1e-8, 2**28
+L2, TOLERANCE, MEMORY = 1e-6, 1e-8, 2**24
 TABLES = 6  # tables as large as the logits that a Newton step holds
 
 
