@@ -35,13 +35,13 @@ ALL = (
 )
 
 
-def wide() -> Subject:
+def wide(bend: nn.Module | None = None) -> Subject:
     """A convolution and batch normalization with moved statistics, 410 weights."""
     source = torch.Generator().manual_seed(0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = nn.Sequential(
-            nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(96, 3)
+            nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), bend or nn.ReLU(), nn.Flatten(), nn.Linear(96, 3)
         ).double()
     with torch.no_grad():
         model[1].running_mean += 0.3
@@ -73,7 +73,7 @@ class TestLargestHessianEigenvalue:
 
 class TestHessianTrace:
     def test_unbiased_with_an_honest_error(self) -> None:
-        subject = wide()
+        subject = wide(nn.Tanh())
         truth = float(brute_hessian(subject).trace())
         found = [HessianTrace(seed=seed)(subject) for seed in range(12)]
         scores = torch.tensor([(float(one) - truth) / one.standard_error for one in found])
@@ -81,6 +81,26 @@ class TestHessianTrace:
         assert float(scores.mean().abs()) < 1.5
         assert all(one.standard_error < 0.3 * truth for one in found)
         assert all(one.interval.low < float(one) < one.interval.high for one in found)
+
+    def test_relu_networks_are_exact_without_probes(self) -> None:
+        subject = wide()
+        result = HessianTrace()(subject)
+        assert (result.status, result.standard_error) == ("exact", None)
+        assert result.terms["probed"] == 0
+        assert float(result) == pytest.approx(float(brute_hessian(subject).trace()), rel=1e-9)
+
+    def test_the_draw_of_samples_has_an_honest_error(self) -> None:
+        source = torch.Generator().manual_seed(1)
+        net = wide().model
+        x = torch.randn(1_200, 1, 6, 6, generator=source, dtype=torch.float64)
+        x = x * torch.linspace(0.2, 2, 1_200)[:, None, None, None].double()
+        subject = Subject(net, "cross_entropy", (x, torch.arange(1_200) % 3))
+        truth = float(HessianTrace(samples=1_200)(subject))
+        found = [HessianTrace(samples=200, seed=seed)(subject) for seed in range(20)]
+        errors = torch.tensor([one.standard_error for one in found])
+        spread = float(torch.tensor([float(one) - truth for one in found]).square().mean().sqrt())
+        assert 0.5 < spread / float(errors.mean()) < 1.6
+        assert all(one.status == "estimate" for one in found)
 
     def test_parts_sum_to_the_whole(self) -> None:
         result = HessianTrace()(wide())

@@ -114,6 +114,27 @@ class TestTrace:
 
 class TestDensity:
     @pytest.mark.usefixtures("_never_dense")
+    def test_the_search_for_eigenpairs_sees_the_same_moments(self) -> None:
+        matrix = symmetric(80, 1)
+        pairs = top_eigenpairs(operator_of(matrix), 3, most=15, tolerance=1e-12, seed=4)
+        start = rows = pairs.space[:3]
+        for order in range(10):  # five products per initial vector
+            seen = float((start * rows).sum(1).mean())
+            assert pairs.density.moment(order) == pytest.approx(seen, rel=1e-9, abs=1e-9)
+            rows = rows @ matrix
+        assert torch.allclose(pairs.density.weights.sum(1), torch.ones(3).double())
+
+    @pytest.mark.usefixtures("_never_dense")
+    def test_the_search_is_unbiased_for_the_trace(self) -> None:
+        matrix = symmetric(80, 1)
+        found = [
+            top_eigenpairs(operator_of(matrix), 2, most=4, seed=seed).density.moment(1)
+            for seed in range(200)
+        ]
+        spread = math.sqrt(2 * float(matrix.square().sum()) / 400) / 80
+        assert abs(sum(found) / 200 - float(matrix.trace()) / 80) < 4 * spread
+
+    @pytest.mark.usefixtures("_never_dense")
     def test_moments_are_what_the_probes_see(self) -> None:
         matrix = symmetric(80, 1)
         found = density(operator_of(matrix), probes=3, steps=5, seed=4)

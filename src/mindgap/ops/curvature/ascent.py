@@ -21,7 +21,8 @@ def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> tupl
     f(z_t) \rangle$
 
     Reading: Full steps, η = 1, never descend where f is convex, as the loss is around a minimum. A
-    step that would descend is halved instead. Every value is reached inside the set, so the result
+    step that would descend is halved instead. The search ends early at a vertex that is its own
+    farthest point, where no further step could move. Every value is reached inside the set, so the result
     is a lower bound on the maximum.
 
     Assumes: A convex set that contains the initial point.
@@ -42,7 +43,10 @@ def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> tupl
     best, gradient = evaluate(start)
     place, rate = start, 1.0
     for _ in range(integer("steps", steps)):
-        trial = place + rate * (vertex(gradient) - place)
+        corner = vertex(gradient)
+        if torch.equal(corner, place):  # every further trial would be this place
+            break
+        trial = place + rate * (corner - place)
         value, slope = evaluate(trial)
         if value > best:
             place, best, gradient = trial, value, slope

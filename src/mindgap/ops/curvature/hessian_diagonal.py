@@ -76,12 +76,11 @@ def hessian_diagonal(
             )
         return exact(flat, point)
     if kind == "gauss-newton":
-        quick = _by_layers(flat, point)
-        return _by_blocks(flat, point, _gauss_newton_sums) if quick is None else quick
+        return _mean(gauss_newton_parts(flat, point), flat)
     if kind == "hutchinson":
         return _hutchinson(flat, point, probes=probes, seed=seed)
     mean = flat.gradient(point).square()
-    square = _by_blocks(flat, point, _squared_gradient_sums)
+    square = _mean(_by_blocks(flat, point, _squared_gradient_sums), flat)
     return mean + (square - mean).clamp(min=0) / integer("batch_size", batch_size)
 
 
@@ -207,19 +206,38 @@ def _gauss_newton_sums(flat: FlatLoss, point: Tensor, batch: Batch) -> Tensor:
     )
 
 
-def _by_layers(flat: FlatLoss, point: Tensor) -> Tensor | None:
-    """Average the diagonal computed layer by layer; None if some weights work in another way."""
+def gauss_newton_parts(flat: FlatLoss, point: Tensor) -> Iterator[tuple[Tensor, int]]:
+    """Yield the Gauss–Newton diagonal summed over a few samples, and how many they are.
+
+    Args:
+        flat: The loss.
+        point: The weights, as one flat vector.
+
+    >>> from mindgap.core.subject import Subject
+    >>> model, data = nn.Linear(1, 1, bias=False), (torch.ones(2, 1), torch.zeros(2, 1))
+    >>> flat = FlatLoss(Subject(model.double(), "mse", data))
+    >>> [(round(float(part), 6), count) for part, count in gauss_newton_parts(flat, flat.point)]
+    [(4.0, 2)]
+    """
+    layers = _usable_layers(flat, point)
+    if layers is None:
+        yield from _by_blocks(flat, point, _gauss_newton_sums)
+        return
+    for batch in flat.batches(size=LAYERWISE):
+        with evaluating(flat.model):
+            found = _layer_sums(flat, point, batch, layers)
+            if found is None:  # a layer is called in another way for these samples
+                found = _gauss_newton_sums(flat, point, batch)
+        yield found, len(batch.target)
+
+
+def _usable_layers(flat: FlatLoss, point: Tensor) -> dict[str, nn.Module] | None:
+    """Return the layers if the diagonal can be computed one by one; None if it cannot."""
     layers = layers_of(flat)
     if layers is None:
         return None
-    total = torch.zeros(len(point), dtype=torch.float64, device=point.device)
     with evaluating(flat.model):
-        for batch in flat.batches(size=LAYERWISE):
-            found = _layer_sums(flat, point, batch, layers)
-            if found is None or (int(batch.index[0]) == 0 and not _agrees(flat, point, layers)):
-                return None
-            total += found
-    return total / flat.samples
+        return layers if _agrees(flat, point, layers) else None
 
 
 def _layer_sums(
@@ -251,32 +269,51 @@ def output_roots(flat: FlatLoss, outputs: Tensor, target: Tensor) -> Tensor:
         target: Their targets.
     """
     shape = outputs.shape[1:]
-
-    def loss(output: Tensor, truth: Tensor) -> Tensor:
-        return flat.subject.loss(output[None], truth[None]).sum()
-
-    hessian = vmap(jacrev(jacrev(loss)))(
-        outputs.double(), target.double() if target.is_floating_point() else target
-    )
-    values, vectors = torch.linalg.eigh(hessian.reshape(len(outputs), shape.numel(), shape.numel()))
+    values, vectors = torch.linalg.eigh(output_hessians(flat, outputs, target))
     roots = (vectors * values.clamp(min=0).sqrt()[:, None, :]).transpose(1, 2)
     rows: Tensor = roots.reshape(len(outputs), shape.numel(), *shape).to(outputs)
     return rows
 
 
+def output_hessians(flat: FlatLoss, outputs: Tensor, target: Tensor) -> Tensor:
+    """Compute each sample's Hessian of the loss by the outputs, in double precision.
+
+    Args:
+        flat: Its loss.
+        outputs: The outputs of some samples.
+        target: Their targets.
+    """
+    size = outputs.shape[1:].numel()
+
+    def loss(output: Tensor, truth: Tensor) -> Tensor:
+        return flat.subject.loss(output[None], truth[None]).sum()
+
+    found: Tensor = vmap(jacrev(jacrev(loss)))(
+        outputs.double(), target.double() if target.is_floating_point() else target
+    )
+    return found.reshape(len(outputs), size, size)
+
+
 def _by_blocks(
     flat: FlatLoss, point: Tensor, sums: Callable[[FlatLoss, Tensor, Batch], Tensor]
-) -> Tensor:
-    """Average over all samples, in batches whose per-sample gradients fit in memory."""
-    first = next(flat.batches(torch.arange(1)))
+) -> Iterator[tuple[Tensor, int]]:
+    """Yield sums over batches whose per-sample gradients fit in memory, and their sizes."""
+    first, most = next(flat.batches(torch.arange(1))), LAYERWISE
     with evaluating(flat.model):
-        width = flat.outputs(point, first.inputs).numel() if sums is _gauss_newton_sums else 1
+        width = flat.outputs(point, first.inputs).numel()
+    if sums is _squared_gradient_sums:
+        width, most = 1, 256
     size = max(1, AT_ONCE // (len(point) * width))
-    found = torch.zeros(len(point), dtype=torch.float64, device=point.device)
-    with evaluating(flat.model):
-        for batch in flat.batches(size=min(size, 256)):
-            found += sums(flat, point, batch)
-    return found / flat.samples
+    for batch in flat.batches(size=min(size, most)):
+        with evaluating(flat.model):
+            yield sums(flat, point, batch), len(batch.target)
+
+
+def _mean(parts: Iterator[tuple[Tensor, int]], flat: FlatLoss) -> Tensor:
+    total = next(parts)[0].clone()
+    for part, _ in parts:
+        total += part
+    return total / flat.samples
 
 
 def _alone(flat: FlatLoss, point: Tensor, inputs: Inputs, target: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ def hessian_products(
     def multiply(rows: Tensor) -> Tensor:
         found = torch.zeros(rows.shape, dtype=torch.float64, device=where.device)
         for at, slope in graphs:
-            found += _pulled(slope, at, rows.to(where)).double()
+            found += pulled(slope, at, rows.to(where)).double()
         return (found / flat.samples).to(rows.device)
 
     return Operator(size=len(where), multiply=multiply)
@@ -116,8 +116,18 @@ class _Graphs(Generic[Graph]):
         return graph, sum(seen.values())
 
 
-def _pulled(values: Tensor, at: Tensor, rows: Tensor) -> Tensor:
-    """Multiply every row with the derivative of ``values``, from the left."""
+def pulled(values: Tensor, at: Tensor, rows: Tensor) -> Tensor:
+    """Multiply every row with the derivative of ``values``, from the left.
+
+    Args:
+        values: A vector with a graph.
+        at: What it is differentiated by.
+        rows: Vectors, one per row.
+
+    >>> at = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> pulled(at.square(), at, torch.eye(2)).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
     if not values.requires_grad:  # they do not depend on the weights at all
         return at.new_zeros(len(rows), *at.shape)
     many = len(rows) > 1
@@ -193,15 +203,15 @@ class Linearized:
 
     def moved(self, rows: Tensor) -> Tensor:
         """Return how the outputs move along every row of directions: J v."""
-        return _pulled(self.pulled, self.dummy, rows)
+        return pulled(self.pulled, self.dummy, rows)
 
     def bent(self, rows: Tensor) -> Tensor:
         """Multiply every row of moves of the outputs with the losses' Hessian by the outputs."""
-        return _pulled(self.slope, self.here, rows)
+        return pulled(self.slope, self.here, rows)
 
     def back(self, rows: Tensor) -> Tensor:
         """Multiply every row of outputs with the transposed Jacobian: Jᵀ u."""
-        return _pulled(self.outputs, self.at, rows)
+        return pulled(self.outputs, self.at, rows)
 
 
 def _pulled_with_graph(values: Tensor, at: Tensor, row: Tensor) -> Tensor:

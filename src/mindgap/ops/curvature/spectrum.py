@@ -28,6 +28,47 @@ def dense(matrix: Operator) -> Tensor:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Density:
+    """How the eigenvalues of a matrix are distributed: points with weights, one row per probe.
+
+    Attributes:
+        nodes: Places on the axis of eigenvalues.
+        weights: The share of the eigenvalues at each; every row sums to one.
+        products: How many products they took.
+
+    >>> density = Density(nodes=torch.tensor([[0.0, 4.0]]), weights=torch.tensor([[0.75, 0.25]]))
+    >>> density.moment(1), density.moment(2)
+    (1.0, 4.0)
+    """
+
+    nodes: Tensor
+    weights: Tensor
+    products: int = 0
+
+    def moment(self, order: int) -> float:
+        """Return the mean of a power of the eigenvalues.
+
+        Args:
+            order: The power.
+        """
+        return float((self.weights * self.nodes**order).sum(1).mean())
+
+    def curve(self, points: int = 200, width: float = WIDTH) -> tuple[Tensor, Tensor]:
+        """Smooth the points with a Gaussian kernel; return places and the density there.
+
+        Args:
+            points: How many places.
+            width: Standard deviation of the kernel as a part of the range of the eigenvalues.
+        """
+        low, high = float(self.nodes.min()), float(self.nodes.max())
+        spread = number("width", width) * max(high - low, 1e-12 + 1e-6 * abs(high))
+        places = torch.linspace(low - 4 * spread, high + 4 * spread, points, dtype=torch.float64)
+        scaled = (places[:, None, None] - self.nodes) / spread
+        bells = torch.exp(-scaled.square() / 2) / (spread * math.sqrt(2 * math.pi))
+        return places, (bells * self.weights).sum(2).mean(1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Eigenpairs:
     """Some eigenvalues of a symmetric matrix, in descending order.
 
@@ -39,6 +80,7 @@ class Eigenpairs:
         converged: Whether all residuals are within the tolerance.
         space: An orthonormal basis of the space that was searched, one vector per row.
         diagonal: The diagonal of the matrix within that space; it sums to that part of the trace.
+        density: How all eigenvalues are distributed, as far as the initial vectors tell.
     """
 
     values: Tensor
@@ -48,6 +90,7 @@ class Eigenpairs:
     converged: bool
     space: Tensor
     diagonal: Tensor
+    density: Density
 
 
 @implements("E4", cites=("lanczos1950iteration", "golub1977block"))
@@ -67,7 +110,8 @@ def top_eigenpairs(
     \lambda_k| \le \lVert H v_k - \lambda_k v_k \rVert \;\text{for some eigenvalue}\; \lambda$
 
     Reading: Every residual bounds the distance to an eigenvalue. As many vectors start together as
-    pairs are wanted, so that an eigenvalue that occurs several times is found as often.
+    pairs are wanted, so that an eigenvalue that occurs several times is found as often. They are
+    random directions, so the search estimates the density of all eigenvalues at no further cost.
 
     Assumes: A symmetric matrix. A matrix of at most 256 rows is written out and solved exactly.
 
@@ -100,7 +144,8 @@ def top_eigenpairs(
             rows = _orthonormal(_normal(width, matrix.size, source), basis)
         fresh = matrix(rows[: limit - len(basis)])
         basis, images = torch.cat([basis, rows[: len(fresh)]]), torch.cat([images, fresh])
-        found = _ritz(basis, images, count, smallest, number("tolerance", tolerance))
+        width = width if len(basis) > len(fresh) else len(fresh)
+        found = _ritz(basis, images, count, smallest, number("tolerance", tolerance), width)
         if found.converged or len(basis) == limit:
             return found
 
@@ -117,7 +162,13 @@ def _all_known(matrix: Operator, count: int, smallest: int) -> Eigenpairs:
         converged=True,
         space=torch.eye(matrix.size, dtype=torch.float64),
         diagonal=whole.diagonal(),
+        density=_known_density(values),
     )
+
+
+def _known_density(values: Tensor) -> Density:
+    weights = torch.full_like(values, 1 / len(values))
+    return Density(nodes=values[None], weights=weights[None], products=len(values))
 
 
 def _ends(size: int, count: int, smallest: int) -> Tensor:
@@ -128,8 +179,14 @@ def _ends(size: int, count: int, smallest: int) -> Tensor:
     )
 
 
-def _ritz(basis: Tensor, images: Tensor, count: int, smallest: int, tolerance: float) -> Eigenpairs:
-    """Solve the eigenvalue problem within the space of the basis; its images are known."""
+def _ritz(
+    basis: Tensor, images: Tensor, count: int, smallest: int, tolerance: float, first: int
+) -> Eigenpairs:
+    """Solve the eigenvalue problem within the space of the basis; its images are known.
+
+    The first vectors of the basis are uniform on the sphere. As in quadrature with one of them, the
+    squared parts of it along the eigenvectors of the small problem are the density's weights.
+    """
     small = basis @ images.T
     values, inner = torch.linalg.eigh((small + small.T) / 2)
     kept = _ends(len(values), count, smallest)
@@ -145,6 +202,9 @@ def _ritz(basis: Tensor, images: Tensor, count: int, smallest: int, tolerance: f
         converged=close and len(basis) >= count + smallest,
         space=basis,
         diagonal=(basis * images).sum(0),
+        density=Density(
+            nodes=values.expand(first, -1), weights=inner[:first].square(), products=len(basis)
+        ),
     )
 
 
@@ -238,47 +298,6 @@ def _signs(count: int, size: int, source: torch.Generator) -> Tensor:
     return 2.0 * torch.randint(0, 2, (count, size), generator=source).double() - 1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Density:
-    """How the eigenvalues of a matrix are distributed: points with weights, one row per probe.
-
-    Attributes:
-        nodes: Places on the axis of eigenvalues.
-        weights: The share of the eigenvalues at each; every row sums to one.
-        products: How many products they took.
-
-    >>> density = Density(nodes=torch.tensor([[0.0, 4.0]]), weights=torch.tensor([[0.75, 0.25]]))
-    >>> density.moment(1), density.moment(2)
-    (1.0, 4.0)
-    """
-
-    nodes: Tensor
-    weights: Tensor
-    products: int = 0
-
-    def moment(self, order: int) -> float:
-        """Return the mean of a power of the eigenvalues.
-
-        Args:
-            order: The power.
-        """
-        return float((self.weights * self.nodes**order).sum(1).mean())
-
-    def curve(self, points: int = 200, width: float = WIDTH) -> tuple[Tensor, Tensor]:
-        """Smooth the points with a Gaussian kernel; return places and the density there.
-
-        Args:
-            points: How many places.
-            width: Standard deviation of the kernel as a part of the range of the eigenvalues.
-        """
-        low, high = float(self.nodes.min()), float(self.nodes.max())
-        spread = number("width", width) * max(high - low, 1e-12 + 1e-6 * abs(high))
-        places = torch.linspace(low - 4 * spread, high + 4 * spread, points, dtype=torch.float64)
-        scaled = (places[:, None, None] - self.nodes) / spread
-        bells = torch.exp(-scaled.square() / 2) / (spread * math.sqrt(2 * math.pi))
-        return places, (bells * self.weights).sum(2).mean(1)
-
-
 @implements("E4", cites=("ghorbani2019investigation", "ubaru2017fast"))
 def density(matrix: Operator, *, probes: int = 4, steps: int = 30, seed: int = 0) -> Density:
     r"""Estimate the distribution of all eigenvalues by stochastic Lanczos quadrature.
@@ -303,10 +322,7 @@ def density(matrix: Operator, *, probes: int = 4, steps: int = 30, seed: int = 0
     [[1.0, 2.0, 4.0]]
     """
     if matrix.size <= DENSE:
-        values = torch.linalg.eigvalsh(dense(matrix))[None]
-        return Density(
-            nodes=values, weights=torch.full_like(values, 1 / matrix.size), products=matrix.size
-        )
+        return _known_density(torch.linalg.eigvalsh(dense(matrix)))
     start = _signs(integer("probes", probes), matrix.size, generator(seed)).T
     nodes, vectors = lanczos(lambda columns: matrix(columns.T).T, start, integer("steps", steps))
     return Density(nodes=nodes, weights=vectors[:, 0].square(), products=probes * nodes.shape[1])
