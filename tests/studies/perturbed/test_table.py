@@ -8,8 +8,10 @@ import pytest
 
 from mindgap.core.stats import holm, paired
 from mindgap.studies.perturbed.arms import PLAIN
-from mindgap.studies.perturbed.figure6 import OLD_PLAIN, arms
+from mindgap.studies.perturbed.figure6 import PRESETS, arms
 from mindgap.studies.perturbed.table import perturbed_table
+
+ARMS = arms("cifar10")
 
 
 def invented_record(validation: float, test: float, stopped: str = "") -> dict[str, Any]:
@@ -27,25 +29,25 @@ def invented_record(validation: float, test: float, stopped: str = "") -> dict[s
 def invented_runs() -> dict[str, dict[int, Any]]:
     """Make runs whose validation accuracy is best for the middle candidate of every method."""
     runs: dict[str, dict[int, Any]] = {}
-    for place, arm in enumerate(arms()):
+    for place, arm in enumerate(ARMS):
         best = 10.0 if place in (2, 5, 8) else 0.0
         runs[arm.name] = {
             seed: invented_record(40 + best, 50 + place + seed * (1 + 0.1 * place))
             for seed in range(4)
         }
-    del runs[OLD_PLAIN][3]
+    del runs[PRESETS["cifar10"].control][3]
     return runs
 
 
 def test_the_table_chooses_on_validation_and_pairs_by_seed() -> None:
     runs = invented_runs()
-    table = perturbed_table("title", arms(), runs, ("a note",), fresh=True)
+    table = perturbed_table("title", ARMS, runs, ("a note",), fresh=True)
     rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert tuple(rows) == tuple(arm.name for arm in arms())
+    assert tuple(rows) == tuple(arm.name for arm in ARMS)
     chosen = [name for name, row in rows.items() if row["chosen"] == "yes"]
     assert chosen == ["PerturbedOPT, γ = 1", "dropout 0.3", "SAM, ρ = 0.05"]
     tests = []
-    for arm in arms():
+    for arm in ARMS:
         if arm.name != arm.control:
             pairs = [
                 [runs[name][seed]["final"]["test"] for seed in range(3)]
@@ -68,7 +70,7 @@ def test_the_table_chooses_on_validation_and_pairs_by_seed() -> None:
 def test_another_test_accuracy_changes_no_choice() -> None:
     runs = invented_runs()
     runs["dropout 0.1"] = {seed: invented_record(40, 99) for seed in range(4)}
-    table = perturbed_table("title", arms(), runs, (), fresh=False)
+    table = perturbed_table("title", ARMS, runs, (), fresh=False)
     place = table.columns.index("chosen")
     assert [row[0] for row in table.rows if row[place]] == [
         "PerturbedOPT, γ = 1",
@@ -80,7 +82,7 @@ def test_another_test_accuracy_changes_no_choice() -> None:
 def test_curves_are_means_with_intervals_and_diverged_runs_are_counted() -> None:
     runs = invented_runs()
     runs["PerturbedOPT, published"][1] |= {"stopped": "diverged: the loss became nan"}
-    table = perturbed_table("title", arms(), runs, (), fresh=True)
+    table = perturbed_table("title", ARMS, runs, (), fresh=True)
     assert "PerturbedOPT, published: 1 of 3 runs diverged." in table.notes
     bars, *lines = table.charts
     assert bars.names == ("PerturbedOPT, γ = 1", "dropout 0.3", "SAM, ρ = 0.05")
@@ -97,11 +99,11 @@ def test_curves_are_means_with_intervals_and_diverged_runs_are_counted() -> None
 def test_a_collapsed_published_arm_is_reported_and_not_charted() -> None:
     runs, name = invented_runs(), "PerturbedOPT, published"
     drawn = {
-        row.name for row in perturbed_table("title", arms(), runs, (), fresh=True).charts[1].series
+        row.name for row in perturbed_table("title", ARMS, runs, (), fresh=True).charts[1].series
     }
     assert name in drawn
     runs[name] = {seed: invented_record(10, 60) for seed in range(4)}
-    table = perturbed_table("title", arms(), runs, (), fresh=True)
+    table = perturbed_table("title", ARMS, runs, (), fresh=True)
     assert {row.name for row in table.charts[1].series} == drawn - {name}
     assert any(
         f"leave out {name}, whose validation accuracy of 10.0 %" in note for note in table.notes
@@ -111,4 +113,4 @@ def test_a_collapsed_published_arm_is_reported_and_not_charted() -> None:
 
 def test_one_seed_makes_no_rows() -> None:
     one = {name: {0: found[0]} for name, found in invented_runs().items()}
-    assert perturbed_table("title", arms(), one, (), fresh=True).rows == ()
+    assert perturbed_table("title", ARMS, one, (), fresh=True).rows == ()
