@@ -51,8 +51,10 @@ class TbsSettings(Study):
     seeds: int = option(100, help="paired seeds; each fixes the points and the weights", low=2)
     epochs: int = option(16_000, help="steps of Adam on all 16 points", low=1)
     tests: int = option(1000, help="test points, evenly spaced", low=2)
-    epsilons: tuple[float, ...] = option((1e-4, 1e-3, 1e-2), help="variances ε of the metric")
-    components: tuple[int, ...] = option((2, 3, 5), help="numbers of Gaussians")
+    epsilons: tuple[float, ...] = option(
+        (1e-4, 1e-3, 1e-2), help="variances ε of the metric", above=0
+    )
+    components: tuple[int, ...] = option((2, 3, 5), help="numbers of Gaussians", low=1)
 
     def trials(self) -> Sequence[Trial]:
         """Both functions, in blocks of seeds."""
