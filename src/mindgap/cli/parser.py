@@ -135,7 +135,11 @@ def build() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"mindgap {__version__}")
     commands = parser.add_subparsers(
-        title="commands", metavar="COMMAND", action=Commands, required=True
+        title="commands",
+        metavar="COMMAND",
+        action=Commands,
+        required=True,
+        parser_class=dict,  # type: ignore[type-var]  # a command makes its own parser when chosen
     )
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary, add_help=False)

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from mindgap.core import InputError, choice, integer, rate, validated
-from mindgap.nets.residual import NORMS, conv3x3, initialize, norm_layer, pooled
+from mindgap.nets.resnet import NORMS, conv3x3, initialize, norm_layer, pooled
 
 
 @validated

@@ -66,6 +66,39 @@ def _instructions(code: types.CodeType) -> list[object]:
 
 def reachable(module: str) -> dict[str, Path]:
     """Find the files of all modules that ``module`` depends on, itself included."""
+    before = _walks.get(module)
+    if before is None or before[1] != _state(module, before[0]):
+        found = _walked(module)
+        before = _walks[module] = found, _state(module, found)
+    return dict(before[0])
+
+
+# What was found for a module, and the state of all files and folders that decided it.
+_walks: dict[str, tuple[dict[str, Path], list[object]]] = {}
+
+
+def _state(module: str, found: Mapping[str, Path]) -> list[object]:
+    """Describe files, the folders in which a new one would be seen, and what is imported."""
+    elsewhere = [
+        loaded
+        for name, path in found.items()
+        if (loaded := getattr(sys.modules.get(name), "__file__", None)) not in (None, str(path))
+    ]
+    folders = sorted({path.parent for path in found.values()})
+    _locate.cache_clear()
+    home = _locate(module, module)
+    return [home, elsewhere, *map(_stamp, found.values()), *map(_stamp, folders)]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return (0, 0)
+    return status.st_mtime_ns, status.st_size
+
+
+def _walked(module: str) -> dict[str, Path]:
     _locate.cache_clear()  # what is imported, and where files are, may have changed
     start = _locate(module, module)
     found: dict[str, Path] = {} if start is None else {module: start}

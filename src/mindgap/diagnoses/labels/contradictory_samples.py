@@ -14,10 +14,9 @@ from mindgap.core import (
     Subject,
     Suspects,
 )
-from mindgap.ops.evidence.copies.twins import input_hashes
 from mindgap.ops.evidence.shown import gallery
 from mindgap.ops.evidence.spoiled import some
-from mindgap.ops.samples import in_words
+from mindgap.ops.samples import in_words, input_hashes
 from mindgap.training.fit import fit
 
 MANY = 0.01  # share of the training samples; the error on these cannot be avoided

@@ -23,12 +23,11 @@ from mindgap.ops.evidence.copies.copy_counts import (
     copy_counts,
 )
 from mindgap.ops.evidence.copies.near_copies import CopySearch, Nearest
-from mindgap.ops.evidence.copies.twins import has_twin
 from mindgap.ops.evidence.rows import rows
 from mindgap.ops.evidence.shown import gallery
 from mindgap.ops.evidence.spoiled import some
 from mindgap.ops.overlap import shared_samples
-from mindgap.ops.samples import in_words
+from mindgap.ops.samples import has_twin, in_words
 from mindgap.training.fit import fit
 
 QUERIES = 1_000  # samples of either split that the test looks at; the list looks at all

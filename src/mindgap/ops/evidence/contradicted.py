@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from mindgap.core import InputError, Subject, Which
-from mindgap.ops.evidence.copies.twins import has_twin
 from mindgap.ops.evidence.reference import reference
 from mindgap.ops.evidence.rows import rows
+from mindgap.ops.samples import has_twin
 
 BINS = 10  # of the reference's margin; more only thin out the strata
 STRATUM = 30  # samples per stratum on average; smaller strata hold too few of either split

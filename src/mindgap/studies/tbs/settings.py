@@ -52,7 +52,7 @@ class TbsSettings(Study):
     epochs: int = option(16_000, help="steps of Adam on all 16 points", low=1)
     tests: int = option(1000, help="test points, evenly spaced", low=2)
     epsilons: tuple[float, ...] = option(
-        (1e-4, 1e-3, 1e-2), help="variances ε of the metric", low=0
+        (1e-4, 1e-3, 1e-2), help="variances ε of the metric", above=0
     )
     components: tuple[int, ...] = option((2, 3, 5), help="numbers of Gaussians", low=1)
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mindgap.core import Subject
 from mindgap.ops.evidence.copies.near_copies import CopySearch
-from mindgap.ops.evidence.copies.twins import has_twin, input_hashes
+from mindgap.ops.samples import has_twin, input_hashes
 
 
 def images(count: int, seed: int, size: int = 20) -> Tensor:
