@@ -150,7 +150,7 @@ def noisy_train_error(subject: Subject) -> float:
             else (answer > 0) != truth.astype(bool)
         )
         rates.append(wrong.mean())
-    return kl_upper(float(np.mean(rates)), math.log(2 / 0.005) / 200)
+    return kl_upper(float(np.mean(rates)), math.log(1 / 0.005) / 200)
 
 
 def kl_upper(rate: float, budget: float) -> float:
@@ -172,12 +172,31 @@ def pac_bayes(right_side: Callable[[float, float, int], float]) -> Callable[[Sub
     return value
 
 
+def largest_moment(n: int) -> float:
+    """Maurer's ξ(n), the mean of exp(n kl) at its worst, summed over the binomial distributions."""
+    k = np.arange(n + 1)
+    return float(stats.binom.pmf(k, n, k / n).sum())
+
+
 def pac_bayes_kl(rate: float, kl: float, n: int) -> float:
-    return kl_upper(rate, (kl + math.log(2 * math.sqrt(n) / 0.045)) / n)
+    return kl_upper(rate, (kl + math.log(largest_moment(n) / 0.045)) / n)
+
+
+def pac_bayes_mixture(rate: float, kl: float, n: int) -> float:
+    tilts = [0.05 * 1.5**step for step in range(9)]
+
+    def excess(p: float) -> float:
+        members = [n * (-tilt * rate - math.log(1 - p + p * math.exp(-tilt))) for tilt in tilts]
+        members.append(
+            n * stats.entropy([rate, 1 - rate], [p, 1 - p]) - math.log(largest_moment(n))
+        )
+        return float(special.logsumexp(members)) - math.log(10 / 0.045) - kl
+
+    return float(optimize.brentq(excess, rate + 1e-15, 1 - 1e-12, xtol=1e-15, rtol=1e-14))
 
 
 def pac_bayes_quadratic(rate: float, kl: float, n: int) -> float:
-    half = (kl + math.log(2 * math.sqrt(n) / 0.045)) / (2 * n)
+    half = (kl + math.log(largest_moment(n) / 0.045)) / (2 * n)
     return float(
         max(np.roots([1, -2 * math.sqrt(half), -rate])) ** 2
     )  # p = rate + 2 sqrt(half p), in sqrt(p)
@@ -599,6 +618,7 @@ REFERENCES: dict[str, Callable[[Subject], float]] = {
     "vc-as-published": vc_as_published,
     "rademacher-complexity": rademacher_complexity,
     "pac-bayes-kl": pac_bayes(pac_bayes_kl),
+    "pac-bayes-mixture": pac_bayes(pac_bayes_mixture),
     "pac-bayes-quadratic": pac_bayes(pac_bayes_quadratic),
     "pac-bayes-hoeffding": pac_bayes(pac_bayes_hoeffding),
     "pac-bayes-catoni": pac_bayes(pac_bayes_catoni),

@@ -56,6 +56,15 @@ def test_a_certificate_saved_under_former_names_is_read() -> None:
     assert Certificate.from_dict(saved) == found
 
 
+def test_a_certificate_saved_before_the_mixture_says_which_theorem_it_is_of() -> None:
+    saved = Certificate(**NUMBERS).to_dict()
+    for name in ("theorem", "paid", "inverse_temperature"):
+        del saved[name]
+    found = Certificate.from_dict(saved)
+    assert (found.theorem, found.paid) == ("kl", {})
+    assert "(kl inverse, δ = 0.05" in str(found)
+
+
 def test_another_schema_is_refused() -> None:
     with pytest.raises(InputError, match="schema 1, got 7"):
         Certificate.from_dict({**Certificate(**NUMBERS).to_dict(), "schema": 7})

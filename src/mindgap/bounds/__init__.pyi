@@ -8,6 +8,7 @@ from mindgap.bounds.pac_bayes_catoni import PacBayesCatoni as PacBayesCatoni
 from mindgap.bounds.pac_bayes_hessian import PacBayesHessian as PacBayesHessian
 from mindgap.bounds.pac_bayes_hoeffding import PacBayesHoeffding as PacBayesHoeffding
 from mindgap.bounds.pac_bayes_kl import PacBayesKl as PacBayesKl
+from mindgap.bounds.pac_bayes_mixture import PacBayesMixture as PacBayesMixture
 from mindgap.bounds.pac_bayes_quadratic import PacBayesQuadratic as PacBayesQuadratic
 from mindgap.bounds.rademacher import Rademacher as Rademacher
 from mindgap.bounds.robustness_over_partition import RobustnessOverPartition as RobustnessOverPartition

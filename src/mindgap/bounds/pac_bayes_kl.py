@@ -8,7 +8,7 @@ class PacBayesKl(PacBayesBound):
     r"""Bound the risk of a model with noise on its weights by inverting the binary KL.
 
     Formula: $\mathbb{E}_u L(w+u) \le \max\left\{ p : \mathrm{kl}\left( \mathbb{E}_u \hat L(w+u)
-    \,\Vert\, p \right) \le \frac{\mathrm{KL}(w+u \Vert \pi) + \ln(2\sqrt{n}/\delta)}{n} \right\}$
+    \,\Vert\, p \right) \le \frac{\mathrm{KL}(w+u \Vert \pi) + \ln(\xi(n)/\delta)}{n} \right\}$
 
     Reading: Bounds the risk of the stochastic model, not of the model without noise. Look at this
     one first: it is never above the quadratic bound, and never above 1.

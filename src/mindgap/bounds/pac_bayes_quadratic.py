@@ -8,7 +8,7 @@ class PacBayesQuadratic(PacBayesBound):
     r"""Bound the risk of a model with noise on its weights by the quadratic PAC-Bayes bound.
 
     Formula: $\mathbb{E}_u L(w+u) \le \left( \sqrt{\mathbb{E}_u \hat L(w+u) + B} + \sqrt{B}
-    \right)^2, \quad B = \frac{\mathrm{KL}(w+u \Vert \pi) + \ln(2\sqrt{n}/\delta)}{2n}$
+    \right)^2, \quad B = \frac{\mathrm{KL}(w+u \Vert \pi) + \ln(\xi(n)/\delta)}{2n}$
 
     Reading: Bounds the risk of the stochastic model, not of the model without noise. It is a closed
     form that can be differentiated, and so minimized in training. At small training errors its

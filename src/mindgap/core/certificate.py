@@ -11,10 +11,11 @@ from mindgap.core.plain import plain, unworded
 
 SCHEMA = 1
 THEOREMS = {
+    "mixture": "mixture over λ (Catoni, Maurer)",
     "kl": "kl inverse (Langford and Seeger, Maurer)",
     "quadratic": "quadratic (Rivasplata et al.)",
     "mcallester": "square root (McAllester, Maurer)",
-    "catoni": "exponential (Catoni, grid)",
+    "catoni": "exponential (Catoni)",
 }
 _FORMER_NAMES = {"guess": "baseline"}  # of fields, in certificates that were saved before
 
@@ -32,7 +33,7 @@ class Certificate:
     the 0-1 risk is at most ``bound``.
 
     Args:
-        bound: The bound by the kl inverse, the theorem that is chosen in advance.
+        bound: The bound by ``theorem``, which is chosen in advance.
         bounds: The same risk by every theorem of ``THEOREMS``. Each bound holds with probability
             ``1 - delta`` on its own.
         loss_bounds: The bounds on the bounded cross entropy, by theorem.
@@ -46,6 +47,9 @@ class Certificate:
         baseline: The error of always answering the most frequent class of the bound data.
         delta: The probability with which the bound may fail.
         monte_carlo_delta: The part of ``delta`` that the draws take.
+        theorem: The theorem of ``bound``, a key of ``THEOREMS``.
+        paid: Nats beyond the KL, by what they pay for: choices that a union bound covers.
+        inverse_temperature: λ of Catoni's bound, from the prior's data; None for a grid.
         name: What was certified.
         prior: ``"learned"`` or ``"initial"``.
         posterior: The distribution of the weights, ``"gaussian"`` or ``"uniform"``.
@@ -89,6 +93,9 @@ class Certificate:
     baseline: float
     delta: float = 0.05
     monte_carlo_delta: float = 0.01
+    theorem: str = "kl"  # certificates that were saved before the mixture say nothing
+    paid: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    inverse_temperature: float | None = None
     name: str = ""
     prior: str = ""
     posterior: str = ""
@@ -141,21 +148,29 @@ class Certificate:
             "on unseen data of the same kind are wrong, if new weights are drawn for every answer."
         )
 
+    def _short(self) -> str:
+        return THEOREMS.get(self.theorem, self.theorem).partition(" (")[0]
+
+    def _paid(self) -> str:
+        return "".join(f", and {nats:.1f} for {name}" for name, nats in self.paid.items())
+
     def __str__(self) -> str:
         draws = (
             f"at most {_up(self.error_limit)} by {self.draws:,} draws of the weights, "
             f"δ' = {self.monte_carlo_delta:g}"
         )
         others = ", ".join(
-            f"{name} {_up(min(value, 9.99))}" for name, value in self.bounds.items() if name != "kl"
+            f"{name} {_up(min(value, 9.99))}"
+            for name, value in self.bounds.items()
+            if name != self.theorem
         )
         lines = [
             f"{self.name or 'certificate'}: {self.verdict}",
             self.promise if self.valid else "No promise follows from these numbers.",
-            f"  bound         {_up(self.bound)}  (kl inverse, δ = {self.delta:g}; {others})",
+            f"  bound         {_up(self.bound)}  ({self._short()}, δ = {self.delta:g}; {others})",
             f"  error         {100 * self.error:.2f} %  on {self.samples:,} bound samples ({draws})",
             f"  KL            {self.kl:,.1f} nats, {self.posterior} posterior from the "
-            f"{self.prior} prior",
+            f"{self.prior} prior{self._paid()}",
         ]
         if self.prior_error is not None and self.prior_bound is not None:
             lines.append(

@@ -69,13 +69,14 @@ def test_words_page_json_and_weights(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_parts_of_the_figure_add_up(own: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = [*QUICK, "--scale", "0.01", "--scale", "0.1", "--json"]
+    options = [*QUICK, "--scale", "0.01", "--scale", "0.1", "--tried", "10", "--json"]
     assert main(["certify", f"{own}:make_recipe", *options]) == 0
     found = Certificate.from_json(capsys.readouterr().out)
     assert found.name == "own recipe"
     for name, bound in found.bounds.items():
         parts = shares(found, name)
         assert min(parts.values()) >= 0
+        assert parts["paid"] > 0
         assert sum(parts.values()) == pytest.approx(bound)
 
 
@@ -96,7 +97,7 @@ def test_a_page_of_a_certificate_that_is_not_valid() -> None:
         "loss": 0.1,
         "loss_limit": 0.1,
     }
-    bounds = dict.fromkeys(("kl", "quadratic", "mcallester", "catoni"), 0.4)
+    bounds = dict.fromkeys(("mixture", "kl", "quadratic", "mcallester", "catoni"), 0.4)
     common = {
         "bound": 0.4,
         "bounds": bounds,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 import torch
 from ops.helpers import DELTAS, on_grid
-from scipy import integrate, optimize, stats
+from scipy import integrate, optimize, special, stats
 
 from mindgap.core.errors import InputError
 from mindgap.ops.pac_bayes import bounds as pb
@@ -21,7 +23,7 @@ from mindgap.ops.pac_bayes.bounds import (
 )
 from mindgap.ops.pac_bayes.truncated import truncation_point
 
-BOUNDS = (pb.hoeffding, pb.small_kl, pb.mcallester, pb.quadratic, pb.catoni)
+BOUNDS = (pb.hoeffding, pb.mixture, pb.small_kl, pb.mcallester, pb.quadratic, pb.catoni)
 
 
 def integral(own: object, prior: object, low: float, high: float) -> float:
@@ -106,7 +108,29 @@ class TestComparators:
         for samples in range(1, 200):
             k = np.arange(samples + 1)
             moment = stats.binom.pmf(k, samples, k / samples).sum()
+            assert pb.maurer_constant(samples) == pytest.approx(moment, rel=1e-12)
             assert moment <= 2 * math.sqrt(samples) * (1 + 1e-12)
+
+    @pytest.mark.parametrize("samples", [1, 2, 7, 60])
+    def test_maurers_constant_equals_the_sum_of_fractions(self, samples: int) -> None:
+        exact = sum(
+            math.comb(samples, k)
+            * Fraction(k, samples) ** k
+            * Fraction(samples - k, samples) ** (samples - k)
+            for k in range(samples + 1)
+        )
+        assert pb.maurer_constant(samples) == pytest.approx(float(exact), rel=1e-15)
+
+    def test_maurers_constant_of_many_samples_equals_its_expansion(self) -> None:
+        # Ramanujan's Q: ξ(n) = 1 + Q(n) = √(πn/2) + 2/3 + √(π/2n)/12 - 4/(135n) + O(n^-1.5)
+        for samples in (10**5, 10**7):
+            series = (
+                math.sqrt(math.pi * samples / 2)
+                + 2 / 3
+                + math.sqrt(math.pi / (2 * samples)) / 12
+                - 4 / (135 * samples)
+            )
+            assert pb.maurer_constant(samples) == pytest.approx(series, rel=1e-10)
 
     @pytest.mark.parametrize("kl", [0.0, 5.0, 300.0])
     @pytest.mark.parametrize("empirical", [0.0, 0.01, 0.3])
@@ -114,7 +138,7 @@ class TestComparators:
         self, empirical: float, kl: float
     ) -> None:
         value = pb.small_kl(empirical, kl, 1000, 0.05)
-        term = (kl + math.log(2 * math.sqrt(1000) / 0.05)) / 1000
+        term = (kl + math.log(pb.maurer_constant(1000) / 0.05)) / 1000
         excess = lambda p: stats.entropy([empirical, 1 - empirical], [p, 1 - p]) - term  # noqa: E731
         assert value == pytest.approx(
             optimize.brentq(excess, empirical + 1e-12, 1 - 1e-12, xtol=1e-14), rel=1e-9
@@ -177,6 +201,124 @@ class TestComparators:
         for name, numbers in bad.items():
             with pytest.raises(InputError, match=f"{name} must"):
                 bound(*numbers)
+
+
+def log_mean(q: mpmath.mpf, p: mpmath.mpf, n: int, constant: mpmath.mpf) -> mpmath.mpf:
+    """The function that the mixture inverts, by powers of high precision."""
+    tilts = [mpmath.mpf(5) / 100 * (mpmath.mpf(3) / 2) ** step for step in range(9)]
+    total = sum(mpmath.exp(-t * n * q) * (1 - p + p * mpmath.exp(-t)) ** (-n) for t in tilts)
+    ratio = (q / p) ** (n * q) * ((1 - q) / (1 - p)) ** (n * (1 - q))
+    return mpmath.log((total + ratio / constant) / 10)
+
+
+def abel(n: int) -> mpmath.mpf:
+    """Maurer's ξ(n); the products beyond 12√n are below e^-70."""
+    total = term = mpmath.mpf(1)
+    for j in range(min(n, 20 + 12 * math.isqrt(n))):
+        term *= 1 - mpmath.mpf(j) / n
+        total += term
+    return total
+
+
+class TestMixture:
+    @pytest.mark.parametrize(
+        ("empirical", "kl", "samples"),
+        [
+            (0.0, 0.0, 1),
+            (0.0, 0.0, 100),
+            (0.0065, 0.087, 30_000),
+            (0.0209, 2250.0, 60_000),
+            (0.5, 3.0, 1000),
+            (0.99, 0.5, 500),
+            (0.999, 40.0, 100_000),
+            (1e-6, 0.2, 10_000_000),
+            (0.3, 17.0, 10_000_000),
+            (0.9999, 1.0, 10_000_000),
+        ],
+    )
+    def test_equals_mpmath(self, empirical: float, kl: float, samples: int) -> None:
+        with mpmath.workdps(40):
+            q, budget = mpmath.mpf(empirical), kl - mpmath.log(mpmath.mpf(0.05))
+            low, high, constant = q, mpmath.mpf(1), abel(samples)
+            for _ in range(70):
+                middle = (low + high) / 2
+                inside = log_mean(q, middle, samples, constant) <= budget
+                low, high = (middle, high) if inside else (low, middle)
+            found = pb.mixture(empirical, kl, samples, 0.05)
+            assert found == pytest.approx(float(high), rel=1e-10, abs=0)
+
+    def test_costs_at_most_ln_10_nats_over_every_member(self) -> None:
+        """Over Maurer's kl bound everywhere, and over Catoni's at each of the nine λ."""
+        for empirical, kl, samples, delta in itertools.product(
+            (0.0, 1e-4, 0.01, 0.3, 0.9),
+            (0.0, 0.1, 30.0, 3000.0),
+            (1, 30, 3000, 10**6),
+            (0.05, 1e-6),
+        ):
+            found = pb.mixture(empirical, kl, samples, delta)
+            members = [
+                pb.catoni(empirical, kl + math.log(10), samples, delta, inverse_temperature=rate)
+                for rate in pb.RATES
+            ]
+            members.append(pb.small_kl(empirical, kl + math.log(10), samples, delta))
+            assert found <= min(members) * (1 + 1e-12)
+            # And it saves no more than that all nine are as good as the best.
+            assert (
+                found
+                >= min(
+                    pb.catoni(empirical, kl, samples, delta, inverse_temperature=rate)
+                    for rate in (*pb.RATES, *np.geomspace(1e-4, 30, 400))
+                )
+                - 1e-9
+            )
+
+    def test_is_below_the_others_at_a_small_divergence(self) -> None:
+        for empirical, samples in ((0.0065, 30_000), (0.0212, 30_000), (0.046, 649)):
+            mixture, kl = (f(empirical, 0.09, samples, 0.04) for f in (pb.mixture, pb.small_kl))
+            assert mixture < kl < pb.quadratic(empirical, 0.09, samples, 0.04)
+
+    DRAWS, SAMPLES, DELTA = 10_000, 100, 0.05
+
+    def excess(self, q: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """F at the true risk: the bound fails exactly where it is above KL + ln(1/δ)."""
+        q, p = np.broadcast_arrays(q, p)
+        members = [self.SAMPLES * (-t * q - np.log1p(np.expm1(-t) * p)) for t in pb.RATES]
+        members.append(
+            self.SAMPLES * (special.rel_entr(q, p) + special.rel_entr(1 - q, 1 - p))
+            - math.log(pb.maurer_constant(self.SAMPLES))
+        )
+        found: np.ndarray = special.logsumexp(members, axis=0) - math.log(10)
+        return found
+
+    def test_holds_on_simulated_draws_of_one_classifier(self) -> None:
+        source = np.random.default_rng(0)
+        for risk in (0.01, 0.04, 0.2, 0.5):
+            rates = source.binomial(self.SAMPLES, risk, self.DRAWS) / self.SAMPLES
+            seen, places = np.unique(rates, return_inverse=True)
+            values = np.array([pb.mixture(q, 0.0, self.SAMPLES, self.DELTA) for q in seen.tolist()])
+            failed = values[places] < risk
+            assert failed.mean() <= self.DELTA
+            wanted = self.excess(seen, np.full_like(seen, risk)) > math.log(1 / self.DELTA)
+            assert ((values < risk) == (wanted & (seen < risk))).all()
+
+    def test_holds_for_posteriors_that_an_adversary_picks_after_the_data(self) -> None:
+        """Gibbs posteriors by F at the true risks are the worst, by Donsker and Varadhan."""
+        source, models = np.random.default_rng(1), 300
+        risks = source.beta(1, 8, size=models)
+        wrong = source.binomial(self.SAMPLES, risks, (self.DRAWS, models))
+        rates = wrong / self.SAMPLES
+        table = self.excess(np.arange(self.SAMPLES + 1)[:, None] / self.SAMPLES, risks[None])
+        surplus = np.where(rates < risks, table[wrong, np.arange(models)], 0)
+        failed, unpaid = np.zeros(self.DRAWS, bool), np.zeros(self.DRAWS, bool)
+        for heat in (1.0, 0.5, 2.0, 1000.0):  # the last: all on one model
+            weights = special.softmax(heat * surplus, axis=1)
+            kl = special.rel_entr(weights, 1 / models).sum(1)
+            q, p = (weights * rates).sum(1), (weights * risks).sum(1)
+            above = np.where(q < p, self.excess(q, p), 0)
+            failed |= above > kl + math.log(1 / self.DELTA)
+            unpaid |= above > math.log(1 / self.DELTA)
+        assert failed.mean() <= self.DELTA
+        assert unpaid.mean() > 2 * self.DELTA  # without the KL the same adversary wins
 
 
 class TestSimulation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 
 import mindgap
 from mindgap import Certificate, Recipe, Subject, certify
+from mindgap.core import binomial_tail_inverse
 from mindgap.core.errors import InputError, MindgapError
 from mindgap.core.split import as_split
 from mindgap.nets import MLP
-from mindgap.ops.pac_bayes.bounds import small_kl
+from mindgap.ops.pac_bayes.bounds import catoni, mixture, monte_carlo, small_kl
 from mindgap.training.certify.material import JoinedSplit
 from mindgap.training.certify.posterior import OBJECTIVES
 
@@ -133,13 +135,18 @@ class TestNumbers:
     def test_bounds_follow_from_what_is_told(self) -> None:
         found = certify(recipe_of(blobs(300)), **QUICK)
         rest = found.delta - found.monte_carlo_delta
-        assert found.bound == small_kl(found.error_limit, found.kl, found.samples, rest)
+        numbers = (found.error_limit, found.kl, found.samples, rest)
+        assert found.theorem == "mixture"
+        assert found.bound == mixture(*numbers)
+        assert found.bounds["kl"] == small_kl(*numbers)
+        rate = found.inverse_temperature
+        assert found.bounds["catoni"] == catoni(*numbers, inverse_temperature=rate)
         assert found.samples == found.sizes["bound"] == 150
         assert found.sizes["prior"] == 150
         assert (
             found.draws == 600
         )  # four passes over 150 samples, each sample with weights of its own
-        assert set(found.bounds) == {"kl", "quadratic", "mcallester", "catoni"}
+        assert set(found.bounds) == {"mixture", "kl", "quadratic", "mcallester", "catoni"}
         assert found.bounds["kl"] <= found.bounds["quadratic"]
 
     def test_several_scales_share_the_confidence(self) -> None:
@@ -150,9 +157,49 @@ class TestNumbers:
         )
         assert both.scale == 0.01
         assert both.bound > single.bound
-        assert both.bound == small_kl(both.error_limit, both.kl, both.samples, 0.02)
+        paid = both.kl + math.log(2)
+        assert both.bound == pytest.approx(mixture(both.error_limit, paid, both.samples, 0.04))
+        assert both.paid == {"scales": pytest.approx(math.log(2))}
         assert "union bound" in both.chosen
         assert "without the bound data" in single.chosen
+
+    def test_every_prior_that_was_tried_is_paid_for(self) -> None:
+        recipe = recipe_of(blobs(300))
+        one, ten = (certify(recipe, tried=count, **QUICK) for count in (1, 10))
+        assert ten.error == one.error
+        assert ten.error_limit == monte_carlo(ten.error, ten.draws, 0.001)
+        paid = ten.kl + math.log(10)
+        assert ten.bound == pytest.approx(mixture(ten.error_limit, paid, ten.samples, 0.04))
+        assert one.paid == {}
+        assert ten.paid == {"tried": pytest.approx(2.302585)}
+        assert "2.3 for tried" in str(ten)
+        assert ten.prior_bound == binomial_tail_inverse(
+            round(ten.prior_error * ten.samples), ten.samples, 0.005
+        )
+
+    def test_catonis_rate_comes_from_the_prior_s_data(self) -> None:
+        inputs, labels = blobs(300)
+        order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+        other = labels.clone()
+        other[order[150:]] = 1 - other[order[150:]]  # all bound labels
+        one, two = (certify(recipe_of((inputs, y)), seed=0, **QUICK) for y in (labels, other))
+        assert one.error < 0.1 < 0.9 < two.error
+        assert one.inverse_temperature == two.inverse_temperature
+        assert certify(recipe_of(blobs(100)), prior="initial", **QUICK).inverse_temperature is None
+
+    def test_a_pilot_decides_the_draws_and_does_not_enter(self) -> None:
+        quick = {**QUICK, "draws": None}
+        few, many = (certify(recipe_of(blobs(count, seed=3)), **quick) for count in (100, 1000))
+        for found in (few, many):
+            without = mixture(found.error, found.kl, found.samples, 0.04)
+            assert found.bound - without <= 0.06 * found.bound  # the pilot is a sample, too
+            again = certify(
+                recipe_of(blobs(2 * found.samples, seed=3)), **{**QUICK, "draws": found.draws}
+            )
+            assert again.error == found.error
+        assert few.draws < many.draws
+        capped = certify(recipe_of(blobs(1000, seed=3)), most_draws=1500, **quick)
+        assert capped.draws == 1500
 
     @pytest.mark.parametrize("name", OBJECTIVES)
     def test_objectives_have_the_slopes_of_their_differences(self, name: str) -> None:
@@ -267,6 +314,8 @@ class TestRefusals:
             ({"objective": "quadric"}, "quadratic"),
             ({"prior": "learnt"}, "learned"),
             ({"draws": 0}, "draws"),
+            ({"most_draws": 0}, "most_draws"),
+            ({"tried": 0}, "tried"),
             ({"seed": -1}, "seed"),
             ({"held_out": blobs(5)}, "held_out"),
         ],

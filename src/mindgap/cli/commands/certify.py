@@ -20,7 +20,7 @@ from mindgap.cli.output import check_page, check_writable, note, save_weights, w
 
 SETTINGS = (
     *("prior", "posterior", "prior_share", "delta", "monte_carlo_delta", "scale", "draws", "floor"),
-    *("objective", "epochs", "batch_size", "learning_rate", "seed"),
+    *("most_draws", "tried", "objective", "epochs", "batch_size", "learning_rate", "seed"),
 )
 
 
@@ -76,8 +76,22 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--draws",
         type=int,
         metavar="N",
-        default=100_000,
-        help="independent draws of the weights that estimate the error (100000)",
+        help="independent draws of the weights that estimate the error (as many as keep their part "
+        "below 5 %% of the bound)",
+    )
+    group.add_argument(
+        "--most-draws",
+        type=int,
+        metavar="N",
+        default=1_000_000,
+        help="the most draws without --draws (1000000)",
+    )
+    group.add_argument(
+        "--tried",
+        type=int,
+        metavar="N",
+        default=1,
+        help="priors that you tried on these bound data; pays ln N nats (1)",
     )
     group.add_argument(
         "--floor",

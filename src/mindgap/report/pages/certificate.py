@@ -1,6 +1,7 @@
 """The page of ``mindgap certify``: the promise, its parts, and every number in words."""
 
 import functools
+import math
 import os
 from pathlib import Path
 
@@ -12,17 +13,12 @@ from mindgap.report.draw import draw
 from mindgap.report.parts import Tone, Verdict
 from mindgap.report.style import GREEN, TEST
 
-FORMULAS = {
-    "kl": bounds.small_kl,
-    "quadratic": bounds.quadratic,
-    "mcallester": bounds.mcallester,
-    "catoni": bounds.catoni,
-}
 PARTS = {
     "seen": "error on the bound data",
     "drawn": "Monte Carlo part",
     "sure": "complexity term without KL",
     "kl": "complexity term of the KL",
+    "paid": "paid for choices",
 }
 
 
@@ -99,15 +95,25 @@ def _next_steps(certificate: Certificate) -> list[str]:
 
 
 def shares(certificate: Certificate, theorem: str) -> dict[str, float]:
-    """Split a bound into error seen, Monte-Carlo part, and complexity without and by KL."""
-    candidates = int(certificate.settings.get("candidates", 1))
-    rest = (certificate.delta - certificate.monte_carlo_delta) / candidates
-    without = FORMULAS[theorem](certificate.error_limit, 0.0, certificate.samples, rest)
+    """Split a bound into error seen, Monte-Carlo part, and complexity without KL, by it and paid."""
+    rest, fixed = certificate.delta - certificate.monte_carlo_delta, {}
+    if not certificate.paid:  # saved before choices were paid in nats
+        rest /= int(certificate.settings.get("candidates", 1))
+    if theorem == "catoni" and certificate.inverse_temperature is not None:
+        fixed = {"inverse_temperature": certificate.inverse_temperature}
+    bound = functools.partial(
+        bounds.THEOREMS[theorem], samples=certificate.samples, delta=rest, **fixed
+    )
+    without, paid = (
+        bound(empirical=certificate.error_limit, kl=nats)
+        for nats in (0.0, math.fsum(certificate.paid.values()))
+    )
     return {
         "seen": certificate.error,
         "drawn": certificate.error_limit - certificate.error,
         "sure": without - certificate.error_limit,
-        "kl": certificate.bounds[theorem] - without,
+        "kl": certificate.bounds[theorem] - paid,
+        "paid": paid - without,
     }
 
 
@@ -147,6 +153,7 @@ def _chart(certificate: Certificate) -> Bar:
         series=[
             Series(name=words, x=names, y=[share[part] for share in found])
             for part, words in PARTS.items()
+            if part != "paid" or certificate.paid
         ],
         stacked=True,
         horizontal=True,
@@ -165,8 +172,8 @@ def _numbers_in_words(certificate: Certificate) -> dict[str, str]:
     samples = f"{certificate.samples:,} bound samples"
     above = functools.partial(wording.at_most, places=2)
     rows = {
-        "Bound": f"{above(certificate.bound)}: at most this share of answers is wrong, by the kl "
-        "inverse",
+        "Bound": f"{above(certificate.bound)}: at most this share of answers is wrong, by the "
+        f"{_short(certificate.theorem)}",
         "Confidence": f"{1 - certificate.delta:.4g} (δ = {certificate.delta:g}), over the draw of "
         f"the bound data and of the weights; {certificate.monte_carlo_delta:g} of δ is kept for "
         "the draws of the weights (δ')",
@@ -175,7 +182,7 @@ def _numbers_in_words(certificate: Certificate) -> dict[str, str]:
         f"at most this, by {certificate.draws:,} independent draws of the weights",
         "KL": f"{certificate.kl:,.2f} nats: how far the posterior went from its prior, "
         f"{certificate.kl / certificate.samples:.2g} per sample",
-        "Cross entropy": f"at most {above(certificate.loss_bounds['kl'])} of its largest value, "
+        "Cross entropy": f"at most {above(certificate.loss_bounds[certificate.theorem])} of its largest value, "
         f"by the same theorem ({100 * certificate.loss:.2f} % seen); this holds with the same "
         "confidence on its own",
         "Majority class": f"{100 * certificate.baseline:.2f} %: the error of always answering the "

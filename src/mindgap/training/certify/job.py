@@ -1,8 +1,10 @@
 """certify: train a PAC-Bayes posterior, draw its weights, and bound the 0-1 risk."""
 
 import dataclasses
+import functools
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -17,6 +19,7 @@ from mindgap.core import (
     binomial_tail_inverse,
     choice,
     implements,
+    kl_inverse,
     number,
     same_environment,
     validated,
@@ -31,7 +34,10 @@ from mindgap.training.certify.transform import Transform
 from mindgap.training.fitted import Fitted
 
 # Each stage has a stream of random numbers of its own: a longer training does not change the draws.
-TRAINING, DRAWING, TESTING = 500_003, 500_009, 500_029
+TRAINING, DRAWING, TESTING, PILOTING = 500_003, 500_009, 500_029, 500_041
+PILOT = 4096  # samples that say how many draws are needed
+MONTE_CARLO_PART = 0.05  # of the bound, which the draws may add to it
+Theorems = Mapping[str, Callable[[float, float, int, float], float]]
 
 
 def _certificate_of(
@@ -48,21 +54,35 @@ def _certificate_of(
     """
     model = stochastic_model(material.network, settings.posterior, scale)
     # Both look at the prior's mean weights, so they come before the posterior moves them.
-    unstable, control = broken(model, material.bound), _control(model, material, settings.delta)
+    unstable = broken(model, material.bound)
+    control = _control(model, material, settings.delta / settings.tried)
+    # Each prior that is tried is held to an equal part of δ': a failure of the draws for any of
+    # them may be what made it the best.
+    looks = candidates * settings.tried
+    drawn_delta = settings.monte_carlo_delta / looks
+    rest = settings.delta - settings.monte_carlo_delta
+    rate = _inverse_temperature(model, material, settings.delta)
     if material.start is not None:
         model.move_to(torch.cat([material.start[name].flatten() for name in model.shapes]))
-    drawn_delta = settings.monte_carlo_delta / candidates
-    rest = settings.delta / candidates - drawn_delta
-    _train(model, material, settings, rest, progress)
-    drawn = _drawn(model, material.bound, settings, DRAWING, settings.draws, unstable)
+    _train(model, material, settings, rest / looks, progress)
+    kl = max(0.0, float(model.divergence().detach()))
+    paid = {
+        name: math.log(count)
+        for name, count in (("tried", settings.tried), ("scales", candidates))
+        if count > 1
+    }
+    judge = functools.partial(
+        _judged, _theorems(rate), kl + math.fsum(paid.values()), len(material.bound), rest
+    )
+    draws = settings.draws or _enough(model, material.bound, settings, judge, drawn_delta, unstable)
+    drawn = _drawn(model, material.bound, settings, DRAWING, draws, unstable)
     return Certificate(
-        **_limits(
-            drawn,
-            max(0.0, float(model.divergence().detach())),
-            len(material.bound),
-            rest,
-            drawn_delta,
-        ),
+        **_limits(drawn, judge, drawn_delta),
+        kl=kl,
+        paid=paid,
+        samples=len(material.bound),
+        theorem=DEFAULT,
+        inverse_temperature=rate,
         baseline=1 - float(material.bound.targets.long().bincount().max()) / len(material.bound),
         delta=settings.delta,
         monte_carlo_delta=settings.monte_carlo_delta,
@@ -80,6 +100,7 @@ def _certificate_of(
             **dataclasses.asdict(settings),
             "own_draws": drawn.own_draws,
             "candidates": candidates,
+            "pilot": 0 if settings.draws else min(PILOT, len(material.bound)),
         },
         broken=material.broken or unstable,
         version=__version__,
@@ -120,9 +141,9 @@ def _drawn(
     )
 
 
-def _more_draws(drawn: Drawn, wanted: int, unstable: str) -> tuple[str, ...]:
+def _more_draws(drawn: Drawn, wanted: int | None, unstable: str) -> tuple[str, ...]:
     """Say that more weights were drawn than asked for, if they were."""
-    if unstable or drawn.draws == wanted:
+    if unstable or wanted is None or drawn.draws == wanted:
         return ()
     return (
         f"{wanted:,} draws were asked for and {drawn.draws:,} made: every bound sample gets equally "
@@ -130,36 +151,100 @@ def _more_draws(drawn: Drawn, wanted: int, unstable: str) -> tuple[str, ...]:
     )
 
 
+def _theorems(rate: float | None) -> Theorems:
+    """Return the theorems, Catoni's with its λ if there is one from the prior's data."""
+    if rate is None:
+        return pac_bayes.THEOREMS
+    own = functools.partial(pac_bayes.catoni, inverse_temperature=rate)
+    return {**pac_bayes.THEOREMS, "catoni": own}
+
+
+def _judged(
+    theorems: Theorems, nats: float, samples: int, delta: float, limit: float
+) -> dict[str, float]:
+    """Apply every theorem, with the rest of δ, to a limit of what is expected on the bound data."""
+    return {name: theorem(limit, nats, samples, delta) for name, theorem in theorems.items()}
+
+
+def _enough(
+    model: StochasticModel,
+    split: Split,
+    settings: Settings,
+    judge: Callable[[float], dict[str, float]],
+    delta: float,
+    unstable: str,
+) -> int:
+    """Decide how many draws keep their part of the bound below ``MONTE_CARLO_PART``.
+
+    A limit on draws that stop when they look good fails too often. So the number is decided by a
+    pilot with random numbers of its own, which is then thrown away: given the data and the
+    posterior, the draws that count are independent of it.
+    """
+    index = torch.randperm(len(split), generator=torch.Generator().manual_seed(settings.seed))
+    few = split.subset(index[:PILOT].sort().values)
+    pilot = _drawn(model, few, settings, PILOTING, len(few), unstable)
+    # As if one more draw were wrong: a pilot without errors does not show that there are none.
+    seen = (pilot.error * pilot.draws + 1) / (pilot.draws + 1)
+    return needed_draws(seen, lambda limit: judge(limit)[DEFAULT], delta, settings.most_draws)
+
+
+def needed_draws(seen: float, bound: Callable[[float], float], delta: float, most: int) -> int:
+    """Count the draws after which they add at most ``MONTE_CARLO_PART`` to a bound.
+
+    Args:
+        seen: The error that the draws are expected to show.
+        bound: Returns the bound for a limit of the error.
+        delta: The probability with which that limit may fail.
+        most: The most draws.
+
+    >>> needed_draws(0.1, lambda limit: limit, 0.01, 10**6)
+    35496
+    """
+    alone, draws = bound(seen), min(1000, most)
+    while draws < most:
+        found = bound(pac_bayes.monte_carlo(seen, draws, delta))
+        if found - alone <= MONTE_CARLO_PART * found:
+            break
+        draws = min(most, draws + draws // 4)
+    return draws
+
+
 def _limits(
-    drawn: Drawn, kl: float, samples: int, delta: float, drawn_delta: float
+    drawn: Drawn, judge: Callable[[float], dict[str, float]], delta: float
 ) -> dict[str, Any]:
-    """Apply the theorems, with the rest of δ, to the Monte-Carlo limits of what was drawn."""
-    limits = [
-        pac_bayes.monte_carlo(mean, drawn.draws, drawn_delta) for mean in (drawn.error, drawn.loss)
-    ]
-    bounds, loss_bounds = (
-        {name: f(limit, kl, samples, delta) for name, f in _FORMULAS.items()} for limit in limits
+    """Apply the theorems to the Monte-Carlo limits of what was drawn."""
+    error_limit, loss_limit = (
+        pac_bayes.monte_carlo(mean, drawn.draws, delta) for mean in (drawn.error, drawn.loss)
     )
+    bounds = judge(error_limit)
     return {
-        "bound": min(1.0, bounds["kl"]),
+        "bound": min(1.0, bounds[DEFAULT]),
         "bounds": bounds,
-        "loss_bounds": loss_bounds,
-        "kl": kl,
-        "samples": samples,
+        "loss_bounds": judge(loss_limit),
         "error": drawn.error,
-        "error_limit": limits[0],
+        "error_limit": error_limit,
         "loss": drawn.loss,
-        "loss_limit": limits[1],
+        "loss_limit": loss_limit,
         "draws": drawn.draws,
     }
 
 
-_FORMULAS = {
-    "kl": pac_bayes.small_kl,
-    "quadratic": pac_bayes.quadratic,
-    "mcallester": pac_bayes.mcallester,
-    "catoni": pac_bayes.catoni,
-}
+def _inverse_temperature(model: StochasticModel, material: Material, delta: float) -> float | None:
+    """Fix Catoni's λ by the data of a learned prior, which are not the bound data.
+
+    With the upper limit q of the prior's error on its own share and the kl inverse p of ln(1/δ)/n
+    it is ln(p(1 - q)/(q(1 - p))): the best λ if the posterior errs as often and costs nothing. A
+    prior that has learned its share by heart makes it too large, which costs tightness only.
+    """
+    if material.learned_on is None:
+        return None
+    seen = binomial_tail_inverse(
+        _errors(model, material.learned_on), len(material.learned_on), delta
+    )
+    seen = min(seen, 0.5)
+    above = kl_inverse(seen, math.log(1 / delta) / len(material.bound))
+    odds = math.log(above / seen) - math.log((1 - above) / (1 - seen))
+    return min(odds, pac_bayes.LARGEST_INVERSE_TEMPERATURE)
 
 
 def _control(
@@ -171,11 +256,16 @@ def _control(
     """
     if material.learned_on is None:
         return None, None
-    wrong = sum(
-        int((model.mean_outputs(batch.inputs).argmax(1).cpu() != batch.target.cpu().long()).sum())
-        for batch in material.bound.batches(512)
-    )
+    wrong = _errors(model, material.bound)
     return wrong / len(material.bound), binomial_tail_inverse(wrong, len(material.bound), delta)
+
+
+def _errors(model: StochasticModel, split: Split) -> int:
+    """Count the errors of the mean weights."""
+    return sum(
+        int((model.mean_outputs(batch.inputs).argmax(1).cpu() != batch.target.cpu().long()).sum())
+        for batch in split.batches(512)
+    )
 
 
 def _test_error(
@@ -190,6 +280,7 @@ def _stream(seed: int, stage: int) -> int:
     return (seed * 1_000_003 + stage) % 2**63
 
 
+DEFAULT = next(iter(pac_bayes.THEOREMS))  # chosen in advance; the others are shown beside it
 Prior = Literal["learned", "initial"]
 SCALES = {"learned": 0.01, "initial": 0.05}  # of the prior, where none is given
 
@@ -213,14 +304,17 @@ def certify(
     learning_rate: float = 1e-3,
     scale: float | Sequence[float] | None = None,
     floor: float = 1e-5,
-    draws: int = 100_000,
+    draws: int | None = None,
+    most_draws: int = 1_000_000,
+    tried: int = 1,
     seed: int = 0,
     progress: bool = False,
 ) -> Certificate:
     r"""Certify the error rate of a stochastic classifier on unseen data by a PAC-Bayes bound.
 
-    Formula: $R(Q) \le \mathrm{kl}^{-1}\left(\hat R(Q), \frac{KL(Q \Vert P) + \ln(2\sqrt{n} /
-    \delta)}{n}\right)$
+    Formula: $R(Q) \le \max\left\{ p : \ln \frac{1}{10} \left( \sum_{j=1}^9 e^{n(-\lambda_j \hat
+    R(Q) - \ln(1 - (1 - e^{-\lambda_j}) p))} + \frac{e^{n\,\mathrm{kl}(\hat R(Q) \Vert p)}}{\xi(n)}
+    \right) \le KL(Q \Vert P) + \ln\frac{1}{\delta} \right\}$
 
     Reading: The posterior Q draws new weights for every answer. With probability 1 - δ at most
     this share of its answers on unseen data is wrong. A small bound needs a good prior P and a
@@ -259,7 +353,12 @@ def certify(
             chosen without the bound data. Of several scales the best certificate is returned,
             each held to an equal part of ``delta``.
         floor: The probability at which the bounded cross entropy is cut off.
-        draws: How many sets of weights judge the bound data.
+        draws: How many sets of weights judge the bound data. If None, a pilot decides how many keep
+            the Monte-Carlo part below 5 % of the bound, and is thrown away.
+        most_draws: The most that a pilot may ask for.
+        tried: How many priors (architectures, seeds, settings) you tried on these bound data
+            before you settled on this one. Each gets an equal part of the probability of failure,
+            which adds ln ``tried`` nats.
         seed: Fixes the split, the training and the draws.
         progress: Whether to show a progress bar.
 

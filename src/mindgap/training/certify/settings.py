@@ -35,7 +35,9 @@ class Settings:
     batch_size: int
     learning_rate: float
     floor: float
-    draws: int
+    draws: int | None
+    most_draws: int
+    tried: int
     seed: int
 
 
@@ -48,8 +50,11 @@ def checked(given: dict[str, Any]) -> Settings:
     (
         integer("epochs", settings.epochs, 0),
         integer("batch_size", settings.batch_size),
-        integer("draws", settings.draws),
+        integer("most_draws", settings.most_draws),
+        integer("tried", settings.tried),
     )
+    if settings.draws is not None:
+        integer("draws", settings.draws)
     generator(settings.seed), number("learning_rate", settings.learning_rate)
     for name in ("delta", "floor"):
         if not 0 < getattr(settings, name) < 1:
