@@ -45,6 +45,36 @@ class TwoInputs(nn.Module):
         return torch.tanh(self.left(first)) + self.right(second)
 
 
+class Scaled(nn.Module):
+    """A layer of the user's own, with bare parameters."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(size))
+        self.mix = nn.Parameter(torch.eye(size))
+
+    def forward(self, values: Tensor) -> Tensor:
+        return (values * self.gain) @ self.mix
+
+
+class Mixed(nn.Module):
+    """Layers of every kind: convolution, normalizations, embedding, attention, recurrent, own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.words, self.norm = nn.Embedding(10, 8), nn.LayerNorm(8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.recurrent, self.own = nn.GRU(8, 6, batch_first=True), Scaled(6)
+        self.head = nn.Linear(4 * 16 + 6, 3)
+
+    def forward(self, image: Tensor, words: Tensor) -> Tensor:
+        left = self.bn(self.conv(image)).relu().flatten(1)
+        read = self.words(words)
+        read = self.norm(read + self.attention(read, read, read)[0])
+        return self.head(torch.cat([left, self.own(self.recurrent(read)[1][0])], 1))
+
+
 class Rows(Dataset):
     """A plain map-style data set."""
 
@@ -268,6 +298,19 @@ def changed(subject: Subject, change: str) -> Subject:
         recipe=subject.recipe,
         history=subject.history,
     )
+
+
+def mixed() -> Subject:
+    """A classification by a model of every kind of layer, which no contract needs to run over."""
+    source = torch.Generator().manual_seed(0)
+
+    def drawn() -> tuple[dict[str, Tensor], Tensor]:
+        image = torch.randn(SAMPLES, 1, 4, 4, generator=source)
+        words = torch.randint(10, (SAMPLES, 5), generator=source)
+        return {"image": image, "words": words}, words[:, 0] % 3
+
+    model, initial = trained(seeded(Mixed), torch.float32)
+    return Subject(model, "cross_entropy", drawn(), drawn(), initial=initial, history=HISTORY)
 
 
 def recipe(**changes: object) -> Recipe:

@@ -18,7 +18,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from cases import CASES, EPOCHS, LAYERED, changed, mlp_classes, recipe
+from cases import CASES, EPOCHS, LAYERED, changed, mixed, mlp_classes, recipe
 from reference import REFERENCES
 from torch import nn
 
@@ -52,6 +52,7 @@ MEASURES = {**catalog("measure"), **catalog("bound")}
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 BOUNDS, REMEDIES, STUDIES = catalog("bound"), catalog("remedy"), catalog("study")
 DIAGNOSES = catalog("diagnosis")
+NORMS = ("spectral", "frobenius")
 # One kind of inputs per diagnosis, in turn; the study planted-problems counts all, ten times each.
 # Put last, so that a new diagnosis leaves the others their kind.
 LATER = (
@@ -200,6 +201,42 @@ def different(value: object, metadata: dict[str, object]) -> object:
     if isinstance(value, int):
         return value + 1 if metadata.get("high") is None else None
     return value * 0.5 if isinstance(value, float) and value else None
+
+
+def test_measures_of_layers_count_every_layer_or_name_it_as_left_out() -> None:
+    subject, seen = mixed(), set()
+    held = {
+        name
+        for name, module in subject.model.named_modules()
+        if any(weight.ndim > 1 for weight in module.parameters(recurse=False))
+    }
+    tensors = {name for name, _ in subject.model.named_parameters()}
+    for name, cls in catalog("measure").items():
+        details = {} if cls.cost == "expensive" else cls()(subject).details
+        if "skipped" in details or "by_layer" in details:
+            counted, skipped = set(details["counted"]), details["skipped"]
+            assert all(len(why) > 5 for why in skipped.values()), name
+            assert not counted & set(skipped), name
+            named = {
+                part for full in (*counted, *skipped) for part in (full, full.rpartition(".")[0])
+            }
+            assert held <= named, name
+            seen.add(name)
+        if "by_tensor" in details:
+            assert set(details["by_tensor"]) == tensors, name
+            seen.add(name)
+    products = {f"{kind}-of-{norm}-norms" for kind in ("product", "sum") for norm in NORMS}
+    others = {"noise-decay", "prediction-depth", "power-law-exponent", "normalized-margin"}
+    assert products | others | {"spectral-complexity", "hessian-trace", "parameter-norm"} <= seen
+
+
+def test_a_norm_that_leaves_layers_out_is_a_heuristic_and_says_so() -> None:
+    result = MEASURES["product-of-spectral-norms"]()(mixed())
+    assert result.status == "heuristic"
+    assert result.caveats == (
+        "leaves out words, norm, attention, attention.out_proj, recurrent, own",
+    )
+    assert MEASURES["product-of-spectral-norms"]()(mlp_classes(torch.float64)).caveats == ()
 
 
 # A class-wide scope brings the tests of one spec together, so that one worker runs them and its

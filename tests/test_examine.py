@@ -1,7 +1,9 @@
 import dataclasses
+import re
 
 import pytest
 import torch
+from cases import mixed
 
 from mindgap import Report, examine
 from mindgap.core import Diagnosis, Suspects, option
@@ -12,7 +14,9 @@ from mindgap.core.registry import catalog
 from mindgap.core.spec import REGISTRY
 from mindgap.core.subject import Subject
 from mindgap.measures import Gap, Margin
+from mindgap.ops.initialization import untrained as before_training
 from mindgap.remedies import GradientClipping
+from mindgap.report import html, markdown
 from mindgap.training.fit import fit
 
 
@@ -186,6 +190,47 @@ def test_what_fit_returns_can_be_examined_with_why_it_stopped(passing):
     assert len(report.curves) == 2
     assert (report.verdict.kind, report.verdict.headline) == ("ended", f"Training ended: {why}.")
     assert examine(fit(recipe()), diagnoses="ended").findings == ()
+
+
+def test_a_value_stands_next_to_that_of_the_initial_weights():
+    fitted = fit(recipe())
+    report = examine(fitted, bounds=(), diagnoses=())
+    before = Subject(fitted.model, recipe().loss, recipe().train, initial=fitted.initial)
+    before.model.load_state_dict(fitted.initial)
+    cards = {card.result.name: card for card in report.measures}
+    for name in ("training-loss", "parameter-norm", "margin", "product-of-spectral-norms"):
+        card = cards[name]
+        assert card.untrained == float(catalog("measure")[name]()(before))
+        assert card.untrained != float(card.result), name
+        assert Report.from_json(report.to_json()) == report
+    assert cards["steps-to-loss"].untrained is None  # the run of the trained weights
+    assert re.search(r"^measure +value +interval +untrained +better", str(report), re.M)
+    assert ">Untrained<" in html.report_page(report)
+
+
+def test_only_weights_are_compared_where_a_pass_would_take_long(monkeypatch):
+    monkeypatch.setattr(before_training, "WORK", 1)
+    fitted = fit(recipe())
+    report = examine(fitted, measures=["training-loss", "parameter-norm"], diagnoses=())
+    loss, norm = report.measures
+    assert (loss.untrained, norm.untrained is None) == (None, False)
+
+
+def test_nothing_is_compared_without_initial_weights(subject):
+    report = examine(subject, measures=["parameter-norm"], bounds=(), diagnoses=())
+    assert report.measures[0].untrained is None
+    assert "untrained" not in str(report)
+    assert ">Untrained<" not in html.report_page(report)
+
+
+def test_what_a_value_leaves_out_is_told_with_it():
+    report = examine(mixed(), measures=["product-of-spectral-norms"], bounds=(), diagnoses=())
+    told = "leaves out words, norm, attention, attention.out_proj, recurrent, own"
+    assert f"Read with care: · product-of-spectral-norms: {told}" in " ".join(str(report).split())
+    assert f"`product-of-spectral-norms`: {told}" in markdown.text(report)
+    page = html.report_page(report)
+    assert f'<span class="reason">{told}</span>' in page
+    assert "Embedding is no dense layer or convolution that is called" in page
 
 
 def test_an_interrupted_training_is_told():

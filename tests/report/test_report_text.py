@@ -81,7 +81,7 @@ def test_training_data_as_test_data_bound_nothing(subject):
 def test_markdown_has_tables_and_no_markup_of_the_user(report, found):
     for shown in (report, found):
         text = markdown.text(shown)
-        assert "| measure | value | interval | better | status |" in text
+        assert "| measure | value | interval | untrained | better | status |" in text
         fenced = text.split("```")
         assert not any("<script>" in part for part in fenced[::2]), "code is shown as it is"
 

@@ -12,6 +12,7 @@ from mindgap.core.plain import fields_of, plain, unworded
 
 Status = Literal["exact", "estimate", "heuristic", "undefined"]
 SCHEMA = 1
+LISTED = 6  # names of layers in one sentence
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,22 @@ class Result:
             return f"{self.name}: undefined ({self.reason})"
         return f"{self.name}: {self.value:.6g}" + (f" {self.interval}" if self.interval else "")
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What the value leaves out or approximates, and whether an iteration did not converge.
+
+        >>> details = {"skipped": {"words": "is an Embedding"}, "converged": False}
+        >>> Result(name="norm", family="measure", value=1.0, details=details).caveats
+        ('leaves out words', 'has not converged')
+        """
+        found = [
+            f"{verb} {_listed(list(self.details[key]))}"
+            for key, verb in (("skipped", "leaves out"), ("approximated", "approximates"))
+            if self.details.get(key)
+        ]
+        unfinished = self.details.get("converged") is False
+        return (*found, "has not converged") if unfinished else tuple(found)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that JSON can hold; numbers that JSON lacks become words."""
         return cast("dict[str, Any]", plain({"schema": SCHEMA, **fields_of(self)}, fallback=repr))
@@ -112,3 +129,9 @@ class Result:
     def from_json(cls, text: str) -> Self:
         """Read back what :meth:`to_json` wrote."""
         return cls.from_dict(json.loads(text))
+
+
+def _listed(names: list[str]) -> str:
+    names = [name or "the model itself" for name in names]
+    rest = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {rest} more" if rest > 0 else "")

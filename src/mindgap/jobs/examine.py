@@ -24,11 +24,14 @@ from mindgap.diagnoses.diagnose import INTERRUPTED, NO_NUMBERS, NOT_REACHED, dia
 from mindgap.diagnoses.model.not_finite import NotFinite
 from mindgap.measures.basic.gap import Gap
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap
+from mindgap.ops.initialization.untrained import untrained
 from mindgap.report.report import Report, build
 from mindgap.training.fitted import Fitted
 
 Chosen = str | Iterable[str | Measure]
 Checks = str | Iterable[str | Diagnosis]
+# CPU seconds: what took longer is not measured at the initial weights too, and all that may take.
+AGAIN, ALTOGETHER = 0.5, 5.0
 
 
 @validated
@@ -103,6 +106,7 @@ def examine(
     report = build(
         target,
         list(zip(specs, results, strict=True)),
+        before=[None] * len(specs) if interrupted else _before(specs, results, target),
         # Every report tells these two, so they are measured even if nobody asked for them.
         gap=found.get(Gap.name) or _tried(Gap(level=1 - delta), target),
         overlap=found.get(TrainTestOverlap.name) or TrainTestOverlap(shown=0)(target),
@@ -199,6 +203,27 @@ def _measured(
             interrupted = True
             yield _undefined(spec, INTERRUPTED)
         bar.advance()
+
+
+def _before(
+    specs: Sequence[Measure], results: Sequence[Result], subject: Subject
+) -> list[float | None]:
+    """Measure at the initial weights what took little time, so that a value can be compared.
+
+    A number says more next to the one that the same network has if nothing was learned.
+    """
+    found, spent = list[float | None](), 0.0
+    other = untrained(subject)
+    for spec, result in zip(specs, results, strict=True):
+        known = result.family == "measure" and result.value is not None
+        affordable = result.cost.get("cpu_seconds", 0.0) <= AGAIN and spent <= ALTOGETHER
+        if other is None or not known or not affordable:
+            found.append(None)
+            continue
+        again = _tried(spec, other)
+        spent += again.cost.get("cpu_seconds", 0.0)
+        found.append(again.value)
+    return found
 
 
 def _tried(spec: Measure, subject: Subject) -> Result:

@@ -134,6 +134,7 @@ def report_page(report: Report) -> str:
         figures=_by_topic([pair for pair in drawn if pair not in small]),
         small=[chart for _, charts in small for chart in charts],
         topics=by_topic([card for card in report.measures if card.defined]),
+        compared=terminal.compared([card for card in report.measures if card.defined]),
         undefined=[card for card in report.cards if not card.defined],
         bounds=bounds,
         tightest=next(iter(guaranteeing(bounds, report.findings)), None),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mindgap.core import Advice
 from mindgap.report import text as terminal
-from mindgap.report.parts import Verdict, by_topic
+from mindgap.report.parts import Card, Verdict, by_topic
 from mindgap.report.verdict import findings
 from mindgap.report.verdict.findings import Told
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def text(report: Report) -> str:
     """Return the verdict, what was found, tables of measures and bounds, and samples."""
     missing = [f"`{name}`: {reason}" for name, reason in terminal.missing(report)]
+    care = [f"`{name}`: {words}" for name, words in terminal.caveats(report)]
+    measured = [card for card in report.measures if card.defined]
     told = findings.told(report.findings, report.checked)
     explained = [
         f"**{one.title}.** {one.finding.sentence} Follows from: {one.explained_by}."
@@ -33,8 +35,8 @@ def text(report: Report) -> str:
         section(
             "Measures",
             "\n\n".join(
-                f"### {topic}\n\n{table(terminal.MEASURE_HEAD, rows)}"
-                for topic, rows in _rows_by_topic(report)
+                f"### {topic}\n\n{table(terminal.measure_head(measured), rows)}"
+                for topic, rows in _rows_by_topic(measured)
             ),
         ),
         section(
@@ -48,15 +50,15 @@ def text(report: Report) -> str:
             section(f"{title}: {chart.title}", table(*terminal.gallery_table(chart)))
             for title, chart in terminal.galleries(report)
         ),
+        section("Read with care", _items(care)),
         section("Not measured here", _items(missing)),
         f"*mindgap {report.provenance.get('mindgap', '')}, {report.created[:10]}*",
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _rows_by_topic(report: Report) -> list[tuple[str, list[tuple[str, ...]]]]:
-    groups = by_topic([card for card in report.measures if card.defined])
-    return [(topic, [terminal.measure_row(card) for card in group]) for topic, group in groups]
+def _rows_by_topic(cards: Sequence[Card]) -> list[tuple[str, list[tuple[str, ...]]]]:
+    return [(topic, terminal.measure_rows(group, cards)) for topic, group in by_topic(cards)]
 
 
 def verdict(told: Verdict) -> list[str]:

@@ -66,7 +66,10 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Card:
-    """A result with the words of its spec, so that a saved report needs no spec to be drawn."""
+    """A result with the words of its spec, so that a saved report needs no spec to be drawn.
+
+    ``untrained`` is the value at the weights from before training, where it is known.
+    """
 
     result: Result
     title: str
@@ -78,6 +81,7 @@ class Card:
     cost: Cost = "cheap"
     cites: tuple[str, ...] = ()
     topic: str = ""
+    untrained: float | None = None
 
     @property
     def words(self) -> str:

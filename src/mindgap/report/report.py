@@ -235,6 +235,7 @@ def build(
     *,
     gap: Result,
     overlap: Result,
+    before: Sequence[float | None] | None = None,
     diagnosed: Diagnosed | None = None,
     stopped: str = "",
     settings: Mapping[str, Any] | None = None,
@@ -246,11 +247,16 @@ def build(
         outcomes: Measures and bounds with their results.
         gap: The generalization gap.
         overlap: The share of test samples that are training samples.
+        before: The value of every outcome at the weights from before training, where known.
         diagnosed: What diagnoses found, on which the verdict rests.
         stopped: Why training ended before its time.
         settings: What to print as settings.
     """
-    cards = tuple(_card(measure, result) for measure, result in outcomes)
+    values = before or [None] * len(outcomes)
+    cards = tuple(
+        dataclasses.replace(_card(*outcome), untrained=value)
+        for outcome, value in zip(outcomes, values, strict=True)
+    )
     facts = facts_of(subject, overlap.value or 0.0, stopped)
     found, checked = (diagnosed.findings, diagnosed.checked) if diagnosed else ((), ())
     findings = tuple(Finding.from_dict(finding.to_dict()) for finding in found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mindgap.core import Advice, Chart, Gallery
@@ -31,7 +31,8 @@ def text(report: Report, width: int | None = None) -> str:
         table(BOUND_HEAD, [bound_row(card) for card in tightest_first(report.bounds)], room),
         *(str(chart).splitlines() for chart in _terminal_charts(report)),
         *(gallery(title, chart, room) for title, chart in galleries(report)),
-        undefined(missing(report), room),
+        listed("Read with care:", caveats(report), room),
+        listed("Not measured here:", missing(report), room),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -39,7 +40,8 @@ def text(report: Report, width: int | None = None) -> str:
 def _measures(report: Report, room: int) -> list[str]:
     """Return one table with a line above the measures of each topic."""
     groups = by_topic([card for card in report.measures if card.defined])
-    lines = table(MEASURE_HEAD, [measure_row(card) for _, group in groups for card in group], room)
+    cards = [card for _, group in groups for card in group]
+    lines = table(measure_head(cards), measure_rows(cards), room)
     if len(groups) < 2:
         return lines
     found, rest = lines[:2], iter(lines[2:])
@@ -120,19 +122,41 @@ def _wrapped(words: str, room: int, first: str = "", later: str = "") -> list[st
     )
 
 
-MEASURE_HEAD = ("measure", "value", "interval", "better", "status")
+UNTRAINED = "untrained"
+MEASURE_HEAD = ("measure", "value", "interval", UNTRAINED, "better", "status")
 BOUND_HEAD = ("bound", "at most", "empirical", "complexity", "verdict")
 
 
-def measure_row(card: Card) -> tuple[str, ...]:
-    """Return one measure as cells."""
+def measure_head(cards: Sequence[Card]) -> tuple[str, ...]:
+    """Return the names of the columns; untrained values have one where any is known."""
+    return MEASURE_HEAD if compared(cards) else tuple(c for c in MEASURE_HEAD if c != UNTRAINED)
+
+
+def measure_rows(cards: Sequence[Card], others: Sequence[Card] = ()) -> list[tuple[str, ...]]:
+    """Return measures as cells.
+
+    Args:
+        cards: The measures.
+        others: Measures of the same report, which decide on the columns as well.
+    """
+    with_untrained = compared([*cards, *others])
+    return [_measure_row(card, with_untrained) for card in cards]
+
+
+def compared(cards: Sequence[Card]) -> bool:
+    """Tell whether the value of any measure before training is known."""
+    return any(card.untrained is not None for card in cards)
+
+
+def _measure_row(card: Card, with_untrained: bool) -> tuple[str, ...]:
     result = card.result
-    better = "" if card.direction == "none" else card.direction
+    before = "" if card.untrained is None else wording.number(card.untrained)
     return (
         result.name,
         wording.number(result.value),
         wording.span(result.interval),
-        better,
+        *([before] if with_untrained else []),
+        "" if card.direction == "none" else card.direction,
         result.status,
     )
 
@@ -222,14 +246,25 @@ def gallery_table(chart: Gallery) -> tuple[list[str], list[list[str]]]:
 
 def missing(report: Report) -> list[tuple[str, str]]:
     """Return what has no value here, with the reason; what has the same reason is told at once."""
+    undefined = [card for card in report.cards if not card.defined]
+    return _together((card.result.name, card.result.reason) for card in undefined)
+
+
+def caveats(report: Report) -> list[tuple[str, str]]:
+    """Return what measures leave out, and which did not converge; the same words once."""
+    return _together(
+        (card.result.name, caveat) for card in report.cards for caveat in card.result.caveats
+    )
+
+
+def _together(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     names: dict[str, list[str]] = {}
-    for card in report.cards:
-        if not card.defined:
-            names.setdefault(card.result.reason, []).append(card.result.name)
-    return [(", ".join(several), reason) for reason, several in names.items()]
+    for name, words in pairs:
+        names.setdefault(words, []).append(name)
+    return [(", ".join(several), words) for words, several in names.items()]
 
 
-def undefined(found: Sequence[tuple[str, str]], room: int) -> list[str]:
-    """Return what has no value here, and why."""
-    lines = [line for name, reason in found for line in _item(f"{name}: {reason}", "·", room)]
-    return ["Not measured here:", *lines] if lines else []
+def listed(title: str, found: Sequence[tuple[str, str]], room: int) -> list[str]:
+    """Return a title and one item per pair of names and words."""
+    lines = [line for name, words in found for line in _item(f"{name}: {words}", "·", room)]
+    return [title, *lines] if lines else []

@@ -56,6 +56,74 @@ def test_of_a_quadratic_is_half_the_number_of_weights(weights: int) -> None:
     assert abs(result.value - weights / 2) < 4 * result.standard_error + 0.05 * weights / 2
 
 
+DEFAULT = LocalLearningCoefficient(localization=0.1)
+
+
+def test_defaults_suffice_for_a_quadratic_of_any_condition() -> None:
+    """Curvatures from 0.02 to 2: with one step size the flattest would take 800 steps for one."""
+    source = torch.Generator().manual_seed(0)
+    axes = torch.linspace(-1, 0, 8, dtype=torch.float64)
+    x = torch.randn(1000, 8, generator=source, dtype=torch.float64) * 10**axes
+    model = nn.Linear(8, 1, bias=False).double()
+    result = DEFAULT(Subject(model, "mse", (x, model(x).detach())))
+    assert result.details["converged"], result
+    assert result.value == pytest.approx(4, rel=0.1)
+
+
+def test_steps_are_exact_on_a_quadratic_however_long() -> None:
+    """A single noise per step would be 14 % too wide for a step of half the stable one."""
+    x = torch.eye(4, dtype=torch.float64).repeat(50, 1)
+    subject = Subject(nn.Linear(4, 1, bias=False).double(), "mse", (x, torch.zeros(200, 1)))
+    subject.model.weight.data.zero_()
+    curvature = 0.5 * 200 / math.log(200) + 0.01
+    result = LONG.replace(localization=0.01, step=0.5 / curvature)(subject)
+    assert abs(result.value - 2) < 4 * result.standard_error
+    assert result.standard_error < 0.05
+
+
+def test_defaults_find_the_codimension_of_the_minima_of_a_linear_net() -> None:
+    """Every 2×2 matrix is a product of 2×5 and 5×2 in a manifold of ways: λ = 4 / 2, of 20 weights."""
+    source = torch.Generator().manual_seed(1)
+    net = nn.Sequential(nn.Linear(2, 5, bias=False), nn.Linear(5, 2, bias=False)).double()
+    x = torch.randn(2000, 2, generator=source, dtype=torch.float64)
+    with torch.no_grad():
+        for layer in net:
+            layer.weight.normal_(generator=source)
+    result = DEFAULT.replace(localization=1.0)(Subject(net, "mse", (x, net(x).detach())))
+    assert result.details["converged"]
+    assert abs(result.value - 2) < 4 * result.standard_error + 0.1
+    assert result.terms["half_of_weights"] == 10
+
+
+class Quartic(nn.Module):
+    """y = w² x, whose squared loss is w⁴ around zero: λ = 1/4."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros((), dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.w.square() * x
+
+
+def test_of_a_quartic_is_a_quarter() -> None:
+    x = torch.ones(1000, 1, dtype=torch.float64)
+    # There is no curvature at the minimum to choose a step by.
+    result = DEFAULT.replace(step=0.01, draws=2000)(Subject(Quartic(), "mse", (x, 0 * x)))
+    assert abs(result.value - 0.25) < 4 * result.standard_error + 0.01
+
+
+def test_batches_do_not_heat_the_chains() -> None:
+    """Without the gradient of the batch at the center, noise of ten samples would add a fifth."""
+    source = torch.Generator().manual_seed(0)
+    x = torch.randn(2000, 4, generator=source, dtype=torch.float64)
+    model = nn.Linear(4, 1, bias=False).double()
+    y = model(x).detach() + torch.randn(2000, 1, generator=source, dtype=torch.float64)
+    model.weight.data = torch.linalg.lstsq(x, y).solution.T
+    result = LONG.replace(localization=0.1, batch_size=100)(Subject(model, "mse", (x, y)))
+    assert abs(result.value - 2) < 4 * result.standard_error + 0.2
+
+
 def test_of_a_curve_of_minima_is_half_of_one() -> None:
     """At (1, 1) one direction matters of two, so that it is a half and not one."""
     subject = product(1.0, 1.0)

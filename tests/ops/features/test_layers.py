@@ -27,7 +27,7 @@ def test_names_what_is_skipped_and_why() -> None:
     assert found.skipped == {
         "unused": "is not called",
         "shared": "is called 2 times per pass",
-        "embedding": "is a Embedding",
+        "embedding": "is of the type Embedding",
     }
 
 

@@ -151,6 +151,7 @@ def _details(decay: Tensor, layers: Layers) -> dict[str, Any]:
             names[row]: dict(zip(names[row:], values[row:], strict=True))
             for row, values in enumerate(decay.tolist())
         },
+        "counted": list(layers.names),
         "skipped": layers.skipped,
     }
 

@@ -6,13 +6,17 @@ import torch
 from torch import Tensor
 
 from mindgap.core import Estimate, Line, Series, Subject, Undefined, option, standard_error
-from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
+from mindgap.measures.curvature.curvature_measure import MOST, CurvatureMeasure
 from mindgap.ops.curvature.flat_loss import FlatLoss
-from mindgap.ops.curvature.langevin import Langevin, potential_scale_reduction
+from mindgap.ops.curvature.langevin import Langevin, Shrink, potential_scale_reduction
+from mindgap.ops.curvature.products import hessian_products
+from mindgap.ops.curvature.spectrum import top_eigenpairs
 
 AGREE = 1.1  # largest R̂ of chains that agree
 DRIFT = 0.1  # largest change from the first half of the draws to the second, as a part of the value
-SHARE = 0.1  # of the inverse of the largest curvature, which biases its direction by 2.5 %
+SHARPEST = 10  # directions along which steps are shortened: as many as a usual net has outliers
+FASTER = 8.0  # largest step over that along the sharpest direction; see SHARE
+SHARE = 0.25  # of the inverse of the curvature; from 4 on chains of a quadratic diverge
 
 
 class LocalLearningCoefficient(CurvatureMeasure):
@@ -24,8 +28,8 @@ class LocalLearningCoefficient(CurvatureMeasure):
 
     Reading: It is d/2 for d weights whose Hessian is regular, and smaller where weights do not
     matter. Directions flatter than the spring, n β h < γ, hardly count: compare values of one γ and n
-    only. ``converged`` in the details says whether the chains agree (``r_hat`` below 1.1) and no
-    longer drift; it fails where the chains are too short for the flat directions. A negative value
+    only. ``converged`` in the details says whether the chains agree (``r_hat`` below 1.1) and drift
+    by no more than a tenth or their noise; otherwise longer chains are needed. A negative value
     means that the weights are no minimum. ``step`` is the step size. It is set by the largest
     eigenvalue of the Hessian if 0 is given.
 
@@ -34,29 +38,33 @@ class LocalLearningCoefficient(CurvatureMeasure):
     >>> x = torch.eye(4, dtype=torch.float64).repeat(50, 1)
     >>> model = torch.nn.Linear(4, 1, bias=False).double()
     >>> _ = model.weight.data.zero_()
-    >>> measure = LocalLearningCoefficient(localization=0.01, draws=600)
+    >>> measure = LocalLearningCoefficient(localization=0.01)
     >>> found = measure(Subject(model, "mse", (x, torch.zeros(200, 1))))
     >>> abs(float(found) - 2) < 0.3  # four weights
     True
     """
 
     method = ("E8",)
-    cites = ("lau2023quantifying",)
+    cites = ("lau2023quantifying", "leimkuhler2013rational", "baker2019control")
     direction = "lower"
     cost = "expensive"
 
+    samples: int = option(
+        1_000, help="training samples whose curvature chooses the step size", low=2
+    )
     localization: float = option(100.0, help="γ, the strength of the spring", above=0)
     step: float = option(0.0, help="ε, the step size; 0 chooses it by the curvature", low=0)
     chains: int = option(4, help="chains that run together", low=2)
-    burn_in: int = option(100, help="steps before anything is recorded", low=0)
-    draws: int = option(100, help="steps that are recorded", low=4)
+    burn_in: int = option(200, help="steps before anything is recorded", low=0)
+    draws: int = option(400, help="steps that are recorded", low=4)
     batch_size: int = option(500, help="samples per step", low=1)
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the coefficient, its standard error over chains, and whether they agree."""
-        flat = self.flat(subject)
+        some, flat = self.flat(subject), FlatLoss(subject)
+        # Batches come from all samples: the weights are a minimum of no smaller part of them.
         scale = len(subject.train) / math.log(max(len(subject.train), 3))
-        step = self.step or self._step(flat, scale)
+        step, shrink = self._steps(some, scale)
         rises = Langevin(
             inverse_temperature=scale,
             localization=self.localization,
@@ -66,20 +74,37 @@ class LocalLearningCoefficient(CurvatureMeasure):
             draws=self.draws,
             batch_size=self.batch_size,
             seed=self.seed,
-        ).rises(flat)
+        ).rises(flat, shrink)
         if not bool(torch.isfinite(rises).all()):
             raise Undefined(f"the chains diverged with step size {step:.3g}; pass a smaller step")
         return self._estimate(scale * rises, flat, subject, step)
 
-    def _step(self, flat: FlatLoss, scale: float) -> float:
-        sharpest = max(float(self.pairs(flat).values[0]), 0.0)
-        return SHARE / (scale * sharpest + self.localization)
+    def _steps(self, some: FlatLoss, scale: float) -> tuple[float, Shrink | None]:
+        """Return the step size, and what makes steps along the sharpest directions shorter.
+
+        The others then move at the speed of the flattest of these, but at most eight times that of
+        the sharpest: chains stay stable where the sharpest direction turns on their way.
+        """
+        if self.step:
+            return self.step, None
+        pairs = some.subject.cached(
+            ("sharpest", self.seed),
+            lambda: top_eigenpairs(
+                hessian_products(some), min(SHARPEST, len(some.point)), most=MOST, seed=self.seed
+            ),
+        )
+        stiffness = scale * pairs.values.clamp_min(0) + self.localization
+        kept = max(float(stiffness[-1]), float(stiffness[0]) / FASTER)
+        return SHARE / kept, Shrink(pairs.vectors, (kept / stiffness).clamp_max(1.0))
 
     def _estimate(self, draws: Tensor, flat: FlatLoss, subject: Subject, step: float) -> Estimate:
         means = draws.mean(1).tolist()
         value = sum(means) / len(means)
-        halves = [float(part.mean()) for part in draws.chunk(2, 1)]
-        drift, r_hat = halves[1] - halves[0], potential_scale_reduction(draws)
+        halves = [part.mean(1) for part in draws.chunk(2, 1)]
+        drifts, r_hat = (halves[1] - halves[0]).tolist(), potential_scale_reduction(draws)
+        drift = sum(drifts) / len(drifts)
+        # A drift that the chains do not agree on is noise.
+        steady = abs(drift) <= max(DRIFT * abs(value), 2 * standard_error(drifts))
         return Estimate(
             value=value,
             status="estimate",
@@ -93,7 +118,7 @@ class LocalLearningCoefficient(CurvatureMeasure):
                 "half_of_weights": len(flat.point) / 2,
             },
             details={
-                "converged": r_hat < AGREE and abs(drift) <= DRIFT * abs(value) and value > 0,
+                "converged": r_hat < AGREE and steady and value > 0,
                 "chains": means,
                 **self.told(flat, subject),
             },

@@ -67,6 +67,7 @@ class PredictionDepth(Measure):
             terms={"largest": len(names), "samples": len(depth), "k": k},
             details={
                 "accuracy_by_layer": dict(zip(names, accuracy, strict=True)),
+                "counted": list(layers.names),
                 "skipped": layers.skipped,
             },
             charts=(_histogram(depth, len(names)), _line(names, accuracy)),

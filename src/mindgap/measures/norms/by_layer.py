@@ -48,8 +48,13 @@ class ByLayer(Measure, abc.ABC, abstract=True):
     def estimate(
         self, subject: Subject, value: float, parts: Sequence[float], title: str, **others: Any
     ) -> Estimate:
-        """Return a value with one bar per layer, and what counted."""
+        """Return a value with one bar per layer, and what counted.
+
+        A value that leaves layers out is exact for the others only, which makes it a heuristic.
+        """
         network = network_of(subject)
+        if network.skipped:
+            others["status"] = "heuristic"
         named = dict(zip(unique([layer.name for layer in network.layers]), parts, strict=True))
         chart = Bar.of(named, title=title, y_label=title.lower(), horizontal=True, wide=False)
         details = {"by_layer": named, **network.support}

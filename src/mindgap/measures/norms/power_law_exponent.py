@@ -94,7 +94,7 @@ class PowerLawExponent(Measure):
                 "untrained": _mean(rows, "untrained"),
                 "goodness_of_fit": _mean(rows, "goodness_of_fit"),
             },
-            details={"by_layer": rows, "skipped": skipped},
+            details={"by_layer": rows, "counted": list(rows), "skipped": skipped},
             charts=(_chart(rows),),
         )
 

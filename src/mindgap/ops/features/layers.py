@@ -104,7 +104,7 @@ def _reason(count: int) -> str:
 def _others(model: nn.Module) -> dict[str, str]:
     """Name modules with matrices of their own that are neither linear nor convolutional."""
     return {
-        name: f"is a {type(part).__name__}"
+        name: f"is of the type {type(part).__name__}"
         for name, part in model.named_modules()
         if not isinstance(part, KINDS)
         and any(weight.ndim > 1 for weight in part.parameters(recurse=False))
