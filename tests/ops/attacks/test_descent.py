@@ -256,3 +256,50 @@ def test_tokens_and_single_outputs_of_a_classifier_are_refused() -> None:
 def test_zero_gradients_are_told_from_those_that_cancel() -> None:
     rows = torch.tensor([[0.0, 0.0], [1.0, -1.0], [1e-30, 0.0], [0.0, -0.0]])
     assert _are_zero(rows).tolist() == [True, False, False, True]
+
+
+class Flat(nn.Module):
+    """Ends with a view, which refuses what lies in memory with its channels last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(2, 3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.convolution(x).relu().view(len(x), -1)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_images_with_their_channels_last_give_the_same_attacks(channels: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(channels, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 4)
+    )
+    x = torch.rand(20, channels, 8, 8, generator=torch.Generator().manual_seed(1))
+    seen = list[torch.Tensor]()
+    model[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    victim, y = Victim.of(model), labels(model, x)
+    with torch.no_grad():
+        quick = victim.checked(x, y)
+    assert quick.channels_last
+    assert not victim.channels_last
+    torch.testing.assert_close(quick.outputs(x), victim.outputs(x))
+    found = pgd(victim, x, y, Threat(epsilon=0.1), steps=4, random_start=False, keep="last")
+    assert seen[-1].stride()[1] == 1  # with the channels last
+    assert found.points.is_contiguous()
+    points = x
+    for _ in range(4):
+        points = points.detach().requires_grad_()
+        loss = nn.functional.cross_entropy(model(points), y, reduction="sum")
+        (slope,) = torch.autograd.grad(loss, points)
+        points = (points + 0.0625 * slope.sign()).clamp(x - 0.1, x + 0.1)
+    torch.testing.assert_close(found.points, points)
+
+
+def test_models_that_need_the_usual_order_of_images_get_it() -> None:
+    torch.manual_seed(0)
+    model, x = Flat(), torch.rand(5, 2, 6, 6)
+    victim, y = Victim.of(model), labels(model, x)
+    with torch.no_grad():
+        assert not victim.checked(x, y).channels_last
+    assert bool(fgsm(victim, x, y, Threat(epsilon=1.0)).broken.any())

@@ -185,9 +185,8 @@ def pgd(
     inputs, targets = inputs.detach().to(victim.like), targets.to(victim.like.device)
     ball, draws = threat.around(inputs), generator(seed) if random_start else None
     aim = _Aim(targets, None if goal is None else goal.to(targets.device))
-    plan = _Plan(victim, steps, share, momentum, keep)
     with preserved(victim.model, weights=False), evaluating(victim.model):
-        victim.check(inputs, targets)
+        plan = _Plan(victim.checked(inputs, targets), steps, share, momentum, keep)
         # Slices are views: the batches are not copied.
         spans = [slice(k, k + batch_size) for k in range(0, max(1, len(inputs)), batch_size)]
         parts = [_restarted(plan, ball[span], aim[span], restarts, draws) for span in spans]
@@ -272,7 +271,9 @@ def _gradient(victim: Victim, points: Tensor, aim: _Aim) -> tuple[Tensor, Tensor
             return outputs, scores, torch.zeros_like(points)
         (gradient,) = torch.autograd.grad(scores.sum(), points, allow_unused=True)
     gradient = torch.zeros_like(points) if gradient is None else gradient
-    return outputs.detach(), scores.detach(), gradient.nan_to_num_(0.0, 0.0, 0.0)
+    # Contiguous, so that points keep the order in memory that the inputs have.
+    gradient = gradient.contiguous().nan_to_num_(0.0, 0.0, 0.0)
+    return outputs.detach(), scores.detach(), gradient
 
 
 def _are_zero(gradient: Tensor) -> Tensor:

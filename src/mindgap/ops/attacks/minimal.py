@@ -68,9 +68,9 @@ def minimal_norm(
     """
     integer("rounds", rounds, 0)
     inputs, targets = inputs.detach().to(victim.like), targets.to(victim.like.device)
-    problem = _Problem(victim.aiming("margin"), inputs, targets, threat, steps, batch_size)
     with preserved(victim.model, weights=False), evaluating(victim.model):
-        victim.check(inputs, targets)
+        aiming = victim.checked(inputs, targets).aiming("margin")
+        problem = _Problem(aiming, inputs, targets, threat, steps, batch_size)
         found = problem.linearized()
         found = problem.widest(found)
         for _ in range(rounds):
