@@ -66,7 +66,11 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Card:
-    """A result with the words of its spec, so that a saved report needs no spec to be drawn."""
+    """A result with the words of its spec, so that a saved report needs no spec to be drawn.
+
+    ``telling`` says that the measure stays the same under a rescaling of the weights that leaves the
+    network's function as it is; one that does not can be made any number without a change of errors.
+    """
 
     result: Result
     title: str
@@ -78,6 +82,7 @@ class Card:
     cost: Cost = "cheap"
     cites: tuple[str, ...] = ()
     topic: str = ""
+    telling: bool = True
 
     @property
     def words(self) -> str:
@@ -106,6 +111,8 @@ FIRST, OTHERS = "basic", "others"
 def by_topic(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
     """Group cards by their topic: the basic ones first, those without a topic last.
 
+    Within a topic the telling ones come first, and of those the gap.
+
     >>> result = Result(name="gap", family="measure", value=1.0)
     >>> cards = [Card(result=result, title=t, summary="", topic=t) for t in ("norms", "", "basic")]
     >>> [(topic, len(group)) for topic, group in by_topic(cards)]
@@ -115,4 +122,11 @@ def by_topic(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
     for card in cards:
         groups.setdefault(card.topic or OTHERS, []).append(card)
     order = sorted(groups, key=lambda topic: (topic == OTHERS, topic != FIRST, topic))
-    return [(topic.capitalize(), groups[topic]) for topic in order]
+    return [
+        (topic.capitalize(), sorted(groups[topic], key=_least_telling))
+        for topic in order
+    ]
+
+
+def _least_telling(card: Card) -> tuple[bool, bool]:
+    return not card.telling, card.result.name != "gap"
