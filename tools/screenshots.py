@@ -34,7 +34,7 @@ from mindgap.training.fitted import Fitted
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, IMAGES = ROOT / "docs" / "results", ROOT / "docs" / "images"
-WIDTH, HEIGHT = 1200, 1350
+WIDTH, HEIGHT = 1200, 1200
 OFF = ("gpu", "quic", "background-networking", "component-update", "sync", "extensions")
 
 
@@ -199,11 +199,44 @@ class Pages:
         mindgap.reproduce(results=RESULTS, run=False).save(path)
 
 
-KINDS = tuple(name for name, made in vars(Pages).items() if callable(made) and name[0] != "_")
-KINDS = tuple(name for name in KINDS if name != "recipe")
-EXTRA = ("decompose", "head", "surface")  # no picture in the documentation
+PICTURED = (
+    *("examine", "compare", "improve", "certify", "weigh", "sample", "attack", "lipschitz"),
+    *("landscape", "monitor", "study", "reproduce"),
+)
+FURTHER = ("decompose", "head", "surface")  # pages without a picture in the documentation
 
 
 def kept(results: Path, path: Path) -> None:
-    """Draw kept results."""
+    """Draw kept results of a study."""
     study_page(checked_results(unworded(parsed(results.read_text(encoding="utf-8")))), path)
+
+
+def shoot(page: Path, image: Path, browser: str) -> None:
+    """Take a picture of the top of a page, in light colors."""
+    with tempfile.TemporaryDirectory() as profile:
+        words = ["--headless", "--no-sandbox", "--no-first-run", "--hide-scrollbars"]
+        words += [*(f"--disable-{name}" for name in OFF), f"--user-data-dir={profile}"]
+        words += ["--virtual-time-budget=8000", f"--window-size={WIDTH},{HEIGHT}"]
+        command = [browser, *words, f"--screenshot={image}", page.as_uri()]
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603  (our own page)
+
+
+def main() -> None:
+    """Make and picture the pages that are named, or all that the documentation shows."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if browser is None:
+        raise SystemExit("Pictures need Chromium, and there is none on the PATH. Install it.")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(sys.argv[1] if len(sys.argv) > 1 else scratch).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        pages = Pages(Path(scratch))
+        for kind in sys.argv[2:] or PICTURED:
+            page = folder / f"{kind}.html"
+            getattr(pages, kind)(page)
+            if kind in PICTURED:
+                shoot(page, IMAGES / f"{kind}.png", browser)
+            print(kind)
+
+
+if __name__ == "__main__":
+    main()

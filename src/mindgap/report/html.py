@@ -257,7 +257,9 @@ def prose(text: str) -> Markup:
     'at most <code>n</code> &lt; 2'
     """
     parts = re.split(r"(``.*?``|(?<![\w$])\$[^$`]+\$(?![\w$]))", text)
-    return Markup("").join(_inline(part) if k % 2 else Markup.escape(part) for k, part in enumerate(parts))
+    return Markup("").join(
+        _inline(part) if k % 2 else Markup.escape(part) for k, part in enumerate(parts)
+    )
 
 
 def _inline(part: str) -> Markup:

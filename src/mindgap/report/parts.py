@@ -122,10 +122,7 @@ def by_topic(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
     for card in cards:
         groups.setdefault(card.topic or OTHERS, []).append(card)
     order = sorted(groups, key=lambda topic: (topic == OTHERS, topic != FIRST, topic))
-    return [
-        (topic.capitalize(), sorted(groups[topic], key=_least_telling))
-        for topic in order
-    ]
+    return [(topic.capitalize(), sorted(groups[topic], key=_least_telling)) for topic in order]
 
 
 def _least_telling(card: Card) -> tuple[bool, bool]:

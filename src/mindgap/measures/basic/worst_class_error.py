@@ -152,9 +152,7 @@ def _mistaken(subject: Subject, which: Which) -> list[Sample]:
     ]
 
 
-def _mistakes(
-    names: list[str], confusion: list[list[int]], samples: Sequence[Sample]
-) -> Heatmap:
+def _mistakes(names: list[str], confusion: list[list[int]], samples: Sequence[Sample]) -> Heatmap:
     """Right answers are left out, for they would drown the mistakes."""
     return Heatmap(
         title="What is taken for what",

@@ -52,7 +52,7 @@
   };
   // Paper is white and narrow: about 640 pixels between the margins, and less in a half row.
   const paper = (plot, { height, scene }) => ({
-    autosize: false, width: plot.closest(".chart.wide") ? 640 : 300, height: scene ? 340 : Math.min(height, 280),
+    autosize: false, width: plot.closest(".chart.wide") ? 640 : 300, height: scene ? 320 : Math.min(height, 230),
   });
   const redraw = (dark, size) => {
     for (const plot of plots.filter(is_drawn)) {

@@ -168,9 +168,7 @@ def histogram_figure(chart: Histogram) -> Figure:
 
 def _range_of_shares(chart: Histogram) -> list[float]:
     """Return the powers of ten between which the shares of all groups lie."""
-    shares = [
-        count / sum(counts) for counts in chart.counts.values() for count in counts if count
-    ]
+    shares = [count / sum(counts) for counts in chart.counts.values() for count in counts if count]
     return [math.log10(0.7 * min(shares, default=0.1)), math.log10(1.4 * max(shares, default=1.0))]
 
 

@@ -39,9 +39,7 @@ def _(chart: Line | Bar) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
     rows = [*chart.series, *(chart.right if isinstance(chart, Line) else ())]
     share = [chart.percent] * len(chart.series) + [False] * (len(rows) - len(chart.series))
     places = list(dict.fromkeys(place for row in rows for place in row.x))
-    cells = [
-        _by_place(row, as_share) for row, as_share in zip(rows, share, strict=True)
-    ]
+    cells = [_by_place(row, as_share) for row, as_share in zip(rows, share, strict=True)]
     head = [chart.x_label or "", *(row.name or chart.y_label or "value" for row in rows)]
     return head, [[place, *(found.get(place, "") for found in cells)] for place in places]
 
