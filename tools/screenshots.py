@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import mindgap
-from mindgap import Recipe, Subject
+from mindgap import Recipe
 from mindgap.core import parsed, unworded
 from mindgap.data import digits, with_label_noise
 from mindgap.nets import MLP
