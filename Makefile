@@ -7,7 +7,7 @@ WORKERS ?= auto
 # Written once, bytecode serves both workers and all programs that tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite test-cluster torture lint generate docs bench reproduce clean
+.PHONY: demo test suite test-cluster torture lint generate screenshots docs bench reproduce clean
 .DEFAULT_GOAL := demo
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -40,6 +40,9 @@ torture: $(INSTALLED)  ## 200 random kills, after which nothing is lost or repea
 
 generate: $(INSTALLED)  ## stubs and everything else that is derived from the code
 	$(BIN)/python tools/generate.py
+
+screenshots: $(INSTALLED)  ## docs/images: a picture of a page of every kind, by Chromium
+	$(BIN)/python tools/screenshots.py
 
 docs: $(INSTALLED)  ## docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

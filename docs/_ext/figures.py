@@ -23,7 +23,7 @@ def write_assets(app):
     """Write the scripts and the style sheet of the charts to a folder of static files."""
     folder = Path(app.doctreedir).parent / "charts"
     folder.mkdir(parents=True, exist_ok=True)
-    texts = dict(zip(SCRIPTS, (library(), asset("page.js")), strict=True))
+    texts = dict(zip(SCRIPTS, (library(), asset("charts.js")), strict=True))
     for name, text in {**texts, "charts.css": asset("chart.css")}.items():
         (folder / name).write_text(text, encoding="utf-8")
     app.config.html_static_path.append(str(folder))

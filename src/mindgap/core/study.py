@@ -65,3 +65,9 @@ class Study(Spec, abc.ABC, abstract=True):
     @abc.abstractmethod
     def tiny(self) -> Self:
         """Return the same study, small enough for a test of a few seconds."""
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether these are the settings of the quick form, which judges nothing."""
+        usual = type(self)()
+        return self.tiny() == self and usual.tiny() != usual

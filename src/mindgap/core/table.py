@@ -9,6 +9,7 @@ from mindgap.core.chart import Chart, Gallery
 from mindgap.core.plain import fields_of
 
 Held = Literal["yes", "direction", "no"]
+TINY = "Tiny run: it shows that the study runs, with too few trials to judge anything."
 HELD: Mapping[Held, str] = {"yes": "Holds", "direction": "Direction only", "no": "Not shown"}
 
 
@@ -76,6 +77,16 @@ class Table:
     notes: tuple[str, ...] = ()
     charts: tuple[Chart, ...] = ()
     claims: tuple[Claim, ...] = ()
+
+    def stamped(self) -> Self:
+        """Return the table of a tiny run: it says so, and judges no claim.
+
+        >>> claims = (Claim("It helps.", "yes"),)
+        >>> Table(title="t", columns=("a",), rows=((1,),), claims=claims).stamped().claims
+        ()
+        """
+        title, notes = f"{self.title} (tiny run)", (TINY, *self.notes)
+        return dataclasses.replace(self, title=title, notes=notes, claims=())
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""

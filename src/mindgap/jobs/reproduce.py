@@ -13,7 +13,7 @@ from mindgap.report.pages.claim import judge_results
 from mindgap.report.pages.reproduce import JUDGED, OWN, Reproduction, Row, State
 from mindgap.runs import load_results, save_results, sweep
 from mindgap.runs.executors import AnyExecutor, as_executor, at_least_one
-from mindgap.runs.results import duration
+from mindgap.runs.results import duration, is_tiny
 from mindgap.runs.store import Store
 from mindgap.studies.documents import DOCUMENTS, document_of
 
@@ -230,7 +230,7 @@ def _state(results: dict[str, Any]) -> State:
     study: Any = find(results["study"], "study")()
     if results["fields"] == plain(study.parameters):
         return "kept"
-    return "tiny only" if results["fields"] == plain(study.tiny().parameters) else "other settings"
+    return "tiny only" if is_tiny(results) else "other settings"
 
 
 def _outlook(left: Sequence[str], rows: Sequence[Row], total: int, workers: int | None) -> str:

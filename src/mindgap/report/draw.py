@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mindgap.core import Bar, Chart, Gallery, Heatmap, Histogram, Line, Scatter, Surface
+from mindgap.core import Bar, Chart, Gallery, Heatmap, Histogram, Line, Sample, Scatter, Surface
 from mindgap.report.figures.lines import line_figure
 from mindgap.report.figures.maps import heatmap_figure, scatter_figure
 from mindgap.report.figures.pairs import pairs_figure
 from mindgap.report.figures.series import bar_figure, histogram_figure
 from mindgap.report.figures.still import surface_still
 from mindgap.report.figures.surface import surface_figure
+from mindgap.report.figures.table import numbers_of
 from mindgap.report.style import Drawn, Figure
 
 FIGURES: Mapping[type[Chart], Callable[[Any], Figure]] = {
@@ -39,6 +40,7 @@ def draw(chart: Chart, key: str) -> Drawn:
     >>> drawn.title, drawn.alt
     ('Loss', 'Loss. Line chart: test from 0.4 to 0.9.')
     """
+    head, rows, left = numbers_of(chart)
     return Drawn(
         key=key,
         title=chart.title,
@@ -48,6 +50,23 @@ def draw(chart: Chart, key: str) -> Drawn:
         samples=tuple(chart.samples) if isinstance(chart, Gallery) else (),
         wide=chart.wide,
         still=surface_still(chart) if isinstance(chart, Surface) else None,
+        cells=_cells(chart) if isinstance(chart, Heatmap) else (),
+        head=head,
+        rows=rows,
+        left=left,
+    )
+
+
+def _cells(chart: Heatmap) -> tuple[tuple[str, str, tuple[Sample, ...]], ...]:
+    """Return the samples of every cell, with its place and its names in words."""
+    places = list(dict.fromkeys(tuple(sample.cell) for sample in chart.samples))
+    return tuple(
+        (
+            f"{row},{column}",
+            f"{chart.y_label} {chart.y[row]}, {chart.x_label} {chart.x[column]}",
+            tuple(sample for sample in chart.samples if tuple(sample.cell) == (row, column)),
+        )
+        for row, column in places
     )
 
 

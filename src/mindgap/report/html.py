@@ -9,6 +9,7 @@ import functools
 import html
 import html.parser
 import importlib.resources
+import json
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,15 +18,18 @@ from xml.etree import ElementTree as ET
 import jinja2
 from markupsafe import Markup
 
+from mindgap._version import __version__
 from mindgap.report import text as terminal
 from mindgap.report import wording
 from mindgap.report.draw import draw_all
 from mindgap.report.parts import by_topic
 from mindgap.report.sections import bounds_charts, training_charts
+from mindgap.report.style import DARK
 from mindgap.report.verdict import findings
 from mindgap.report.verdict.verdict import guaranteeing
 
 if TYPE_CHECKING:
+    from mindgap.core import Sample
     from mindgap.report.parts import Card
     from mindgap.report.report import Report
     from mindgap.report.style import Drawn
@@ -41,6 +45,7 @@ _ELEMENTS = re.compile(
 )
 
 
+MOST_LETTERS = 24  # of a word that is not broken below an image
 _SPACE = "http://www.w3.org/1998/Math/MathML"
 _LIMITS = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
 _LARGE = {"∑", "∏", "⋃", "⋂", "max", "min", "sup", "inf"}
@@ -118,6 +123,7 @@ def report_page(report: Report) -> str:
         if card.result.charts and card.result.name != report.gap.name
     ]
     # A chart that fills half a row shares it with one of another measure.
+    topics = by_topic([card for card in report.measures if card.defined])
     small = [(card, charts) for card, charts in drawn if [c.wide for c in charts] == [False]]
     return render(
         "report.html",
@@ -133,7 +139,8 @@ def report_page(report: Report) -> str:
         bound_charts=draw_all(bounds_charts(report.bounds), "bound"),
         figures=_by_topic([pair for pair in drawn if pair not in small]),
         small=[chart for _, charts in small for chart in charts],
-        topics=by_topic([card for card in report.measures if card.defined]),
+        first=topics[:1],
+        others=topics[1:],
         compared=terminal.compared([card for card in report.measures if card.defined]),
         undefined=[card for card in report.cards if not card.defined],
         bounds=bounds,
@@ -172,11 +179,16 @@ def framed(page: str, height: int) -> str:
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page with the style sheet and the scripts inlined."""
+    """Return a page with the style sheets and the scripts inlined."""
     inlined = {
         "css": asset("page.css") + asset("chart.css"),
+        "dark_css": asset("dark.css"),
+        "dark_colors": Markup(json.dumps(DARK)),  # noqa: S704  (our own colors)
+        "theme": asset("theme.js"),
         "script": asset("page.js"),
+        "charts_script": asset("charts.js"),
         "library": Markup(library()),  # noqa: S704  (the plotting library itself)
+        "version": __version__,
     }
     return _environment().get_template(template).render(**values, **inlined)
 
@@ -226,19 +238,32 @@ def _environment() -> jinja2.Environment:
         "title_of": wording.title,
         "mathml": lambda latex: Markup(mathml(latex)),  # noqa: S704  (checked to be MathML or escaped)
         "prose": prose,
+        "longest_word": _letters,
+        "words_of": lambda facts: ", ".join(f"{name} {text}" for name, text in facts.items()),
     }
     environment.globals |= {"wording": wording, "bound_verdict": terminal.bound_verdict}
     return environment
 
 
+def _letters(samples: Sequence[Sample]) -> int:
+    """Return the letters of the longest word below a gallery's images, to leave room for it."""
+    texts = [f"{one.caption} {one.flag} {' '.join(one.facts.values())}" for one in samples]
+    return min(max((len(word) for text in texts for word in text.split()), default=0), MOST_LETTERS)
+
+
 def prose(text: str) -> Markup:
-    """Return a sentence of a docstring: ``double backticks`` become code.
+    """Return a sentence of a docstring: ``double backticks`` become code, $formulas$ MathML.
 
     >>> str(prose("at most ``n`` < 2"))
     'at most <code>n</code> &lt; 2'
     """
-    parts = text.split("``")
+    parts = re.split(r"(``.*?``|(?<![\w$])\$[^$`]+\$(?![\w$]))", text)
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if k % 2 else Markup.escape(part)
-        for k, part in enumerate(parts)
+        _inline(part) if k % 2 else Markup.escape(part) for k, part in enumerate(parts)
     )
+
+
+def _inline(part: str) -> Markup:
+    if part[0] == "`":
+        return Markup("<code>{}</code>").format(part[2:-2])
+    return Markup(mathml(part[1:-1], "inline"))  # noqa: S704  (checked to be MathML or escaped)

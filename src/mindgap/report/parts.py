@@ -69,6 +69,8 @@ class Card:
     """A result with the words of its spec, so that a saved report needs no spec to be drawn.
 
     ``untrained`` is the value at the weights from before training, where it is known.
+    ``telling`` says that the measure stays the same under a rescaling of the weights that leaves the
+    network's function as it is; one that does not can be made any number without a change of errors.
     """
 
     result: Result
@@ -82,6 +84,7 @@ class Card:
     cites: tuple[str, ...] = ()
     topic: str = ""
     untrained: float | None = None
+    telling: bool = True
 
     @property
     def words(self) -> str:
@@ -110,6 +113,8 @@ FIRST, OTHERS = "basic", "others"
 def by_topic(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
     """Group cards by their topic: the basic ones first, those without a topic last.
 
+    Within a topic the telling ones come first, and of those the gap.
+
     >>> result = Result(name="gap", family="measure", value=1.0)
     >>> cards = [Card(result=result, title=t, summary="", topic=t) for t in ("norms", "", "basic")]
     >>> [(topic, len(group)) for topic, group in by_topic(cards)]
@@ -119,4 +124,8 @@ def by_topic(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
     for card in cards:
         groups.setdefault(card.topic or OTHERS, []).append(card)
     order = sorted(groups, key=lambda topic: (topic == OTHERS, topic != FIRST, topic))
-    return [(topic.capitalize(), groups[topic]) for topic in order]
+    return [(topic.capitalize(), sorted(groups[topic], key=_least_telling)) for topic in order]
+
+
+def _least_telling(card: Card) -> tuple[bool, bool]:
+    return not card.telling, card.result.name != "gap"

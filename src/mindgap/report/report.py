@@ -290,6 +290,7 @@ def _card(measure: Measure, result: Result) -> Card:
         cost=measure.cost,
         cites=tuple(measure.cites),
         topic=_topic(type(measure)),
+        telling="relu-rescaling" in measure.invariant_to,
     )
 
 

@@ -45,6 +45,31 @@ COLORS = {
     "failed": INK,
     "pending": MUTED,
 }
+PAPER = "#ffffff"
+GRAYS = ("#9aa3b0", "#d5dae1")  # of bars that do not count
+PALE_VIOLET, PALE_ORANGE, PALE_BLUE, PALE_RED = "#d8cfe8", "#fdeee3", "#92c5de", "#f4a582"
+NEARLY_WHITE, MIDDLE = "#fbfbfc", "#f7f7f7"
+VEIL = "rgba(255,255,255,0.85)"  # behind words that lie on bars
+# In the dark theme: paper and ink change places, and the dark ones of the colors become lighter.
+DARK = {
+    PAPER: "#171c24",
+    VEIL: "rgba(23,28,36,0.85)",
+    INK: "#e4e8ee",
+    MUTED: "#a5afbd",
+    LINE: "#2d3541",
+    GRAY: "#596473",
+    TRAIN.lower(): "#4aa8e8",
+    TEST.lower(): "#f2803a",
+    GREEN.lower(): "#2fc498",
+    VIOLET: "#b49ade",
+    **dict(zip(GRAYS, ("#6d7786", "#414b58"), strict=True)),
+    PALE_VIOLET: "#4d4270",
+    PALE_ORANGE: "#3a2619",
+    PALE_BLUE: "#2f6288",
+    PALE_RED: "#8f4434",
+    NEARLY_WHITE: "#1b212a",
+    MIDDLE: "#262e39",
+}
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 BARE = {"l": 8, "r": 16, "t": 8, "b": 8}  # margins of a figure without a legend
 QUIET = {"ticks": "", "showgrid": False, "zeroline": False}  # an axis of names
@@ -234,8 +259,12 @@ class Drawn:
     alt: str
     figure: Figure | None
     samples: tuple[Sample, ...] = ()
+    cells: tuple[tuple[str, str, tuple[Sample, ...]], ...] = ()  # samples behind a matrix
     wide: bool = False
     still: Markup | None = None  # an image for pages without scripts or WebGL
+    head: tuple[str, ...] = ()  # of its numbers as a table
+    rows: tuple[tuple[str, ...], ...] = ()
+    left: str = ""
 
     @property
     def height(self) -> int:

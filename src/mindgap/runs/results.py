@@ -25,6 +25,7 @@ from mindgap.core import (
     write_whole,
 )
 from mindgap.core.spec import REGISTRY
+from mindgap.core.table import TINY
 from mindgap.runs.store import StoredTrial
 from mindgap.runs.sweep import Sweep
 from mindgap.runs.trial_id import version_of
@@ -79,6 +80,7 @@ def _as_results(sweep: Sweep) -> dict[str, Any]:
         "fields": sweep.study.parameters,
         "expected": dict(sweep.study.expected),
         "complete": sweep.complete,
+        "tiny": sweep.study.is_tiny,
         "table": sweep.table.to_dict(),
         "trials": [_trial(trial, row) for trial, row in zip(sweep.trials, sweep.rows, strict=True)],
         "versions": {name: _distinct(rows, name) for name in ("mindgap", "torch", "python")},
@@ -141,6 +143,18 @@ def claims_of(results: Mapping[str, Any]) -> tuple[Claim, ...]:
         return made.summarize(records).claims if made is not None and records else ()
     except Exception:  # records of another version of the study: anything may be missing in them
         return ()
+
+
+def is_tiny(results: Mapping[str, Any]) -> bool:
+    """Tell whether results are those of a study's quick form; older files do not say it.
+
+    Args:
+        results: What :func:`load_results` returned.
+    """
+    if "tiny" in results:
+        return bool(results["tiny"])
+    study: Any = study_of(results)
+    return study is not None and bool(study.is_tiny)
 
 
 def study_of(results: Mapping[str, Any]) -> Spec | None:
@@ -238,7 +252,10 @@ def results_page(results: Mapping[str, Any]) -> str:
         results: What :func:`load_results` returned.
     """
     table = table_of(checked_results(results))
-    table = dataclasses.replace(table, claims=claims_of(results))
+    if not is_tiny(results):
+        table = dataclasses.replace(table, claims=claims_of(results))
+    elif TINY not in table.notes:
+        table = table.stamped()
     parts = [
         f"# {table.title}",
         *_words(results["study"]),

@@ -98,12 +98,13 @@ class Sweep:
 
     @functools.cached_property
     def table(self) -> Table:
-        """The study's own summary of the finished trials."""
+        """The study's own summary of the finished trials; that of a tiny run says what it is."""
         if not self.records:
             raise InputError(
                 f"The table of {self.study.name} needs a finished trial, got none. {self._advice()}"
             )
-        return self.study.summarize(self.records)
+        table = self.study.summarize(self.records)
+        return table.stamped() if self.study.is_tiny else table
 
     def __str__(self) -> str:
         parts = [

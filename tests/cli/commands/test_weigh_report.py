@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,10 +46,41 @@ def page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Page:
     return run
 
 
+def heaviest(text: str) -> str:
+    """Return the gallery of the heaviest samples."""
+    return text.partition(" heaviest</h3>")[2].partition("</figure>")[0]
+
+
+def test_terminal_page_json_and_csv_tell_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = np.concatenate([RANDOM.normal(size=(60, 2)), 9 + RANDOM.normal(size=(60, 2))])
+    y = np.arange(120) // 60
+    y[[3, 17, 70]] = 1, 1, 0
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    saved, target = tmp_path / "suspects.csv", tmp_path / "page.html"
+    words = ["weights", str(tmp_path / "data.npz"), "-q", "--k", "9", "--heaviest", "4"]
+    assert main([*words, "--suspects", str(saved), "--report", str(target)]) == 0
+    told = capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    rows = list(csv.DictReader(io.StringIO(saved.read_text(encoding="utf-8"))))
+    assert sorted(int(row["index"]) for row in rows) == [3, 17, 70]
+    assert [row["index"] for row in facts["suspect_samples"]] == [int(r["index"]) for r in rows]
+    assert all(float(row["agree"]) <= 0.1 for row in rows)
+    page_text = heaviest(target.read_text(encoding="utf-8"))
+    assert "The 4 heaviest" in target.read_text(encoding="utf-8")
+    shown = re.findall(r'<th scope="row">(\d+)', page_text)
+    listed = told.partition("labels around it")[2].splitlines()[2:]
+    assert [line.split()[0] for line in listed] == shown
+    assert [str(row["index"]) for row in facts["heaviest"]] == shown
+    assert "3 labels may be wrong" in told
+
+
 @pytest.mark.parametrize("shape", [(60, 6, 8), (60, 1, 6, 8), (60, 3, 6, 8), (60, 6, 8, 3)])
 def test_images(page: Page, shape: tuple[int, ...]) -> None:
-    text = page(x=RANDOM.random(shape), y=LABELS)
-    assert text.count('<img src="data:image/png') == 24
+    text = page("--heaviest", "12", x=RANDOM.random(shape), y=LABELS)
+    assert heaviest(text).count('<img src="data:image/png') == 12
     assert 'class="inputs"' not in text
 
 
@@ -54,7 +88,7 @@ def test_images(page: Page, shape: tuple[int, ...]) -> None:
 def test_other_shapes_are_rows(page: Page, shape: tuple[int, ...]) -> None:
     text = page(x=RANDOM.random(shape), y=LABELS)
     assert "<img" not in text
-    assert text.count('class="inputs"') == 24
+    assert heaviest(text).count('class="inputs"') == 10
 
 
 def test_texts_are_shown_and_harmless(page: Page) -> None:
@@ -81,7 +115,7 @@ def test_features_are_searched_and_x_is_shown(page: Page, tmp_path: Path) -> Non
     target = str(tmp_path / "weights.npy")
     text = page("-o", target, inputs=images, features=features, y=LABELS)
     assert "features, by euclidean distance" in text
-    assert text.count('<img src="data:image/png') == 24
+    assert heaviest(text).count('<img src="data:image/png') == 10
     near = np.argsort(((features[:, None] - features) ** 2).sum(2), axis=1)[:, :8]
     variance = np.eye(3)[LABELS][near].var(axis=1, ddof=1).sum(1)
     assert np.allclose(np.load(target), 1 + 39 * variance / variance.max())
@@ -136,7 +170,8 @@ def test_the_terminal_says_what_it_said_before(
     assert main([*words, "--report", str(tmp_path / "page.html")]) == 0
     assert capsys.readouterr().out == plain
     assert main([*words, "--json", "--report", str(tmp_path / "page.html")]) == 0
-    assert json.loads(capsys.readouterr().out)["suspects"] is None
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["suspects"] == len(facts["suspect_samples"]) > 0
 
 
 BAD = {

@@ -20,11 +20,11 @@ def test_the_surest_suspects_come_first() -> None:
     )
     found = look(cloud, VarianceWeights(7, task="classification"), weighed, 3)
     assert found.suspects == 3
-    assert [heavy.index for heavy in found.doubtful] == [10]
+    assert [heavy.index for heavy in found.doubtful] == [10, 50]
     assert found.doubtful[0].around == "0\u00a0(6)"
     assert [chart.title for chart in found.charts] == [
         "Weights of all samples",
-        "The 2 heaviest",
+        "The 3 heaviest",
         "Suspects",
     ]
 

@@ -53,6 +53,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=10,
         help="number of heaviest samples to show (10)",
     )
+    parser.add_argument(
+        "--suspects",
+        metavar="PATH.csv",
+        help="write all samples whose label looks wrong here, as CSV",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", "-q", action="store_true", help="show no progress bar")
 
@@ -63,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     from mindgap.jobs.weigh.job import weigh
 
     integer("--heaviest", arguments.heaviest, 0)
-    check_writable(arguments.output)
+    check_writable(arguments.output, arguments.suspects)
+    check_page(arguments.suspects, (".csv",))
     check_page(arguments.report)
     found = weigh(
         arguments.data,
@@ -83,6 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
         found.save(arguments.output)
         note(f"The weights are at {Path(arguments.output).resolve()}")
     if arguments.report:
-        found.save(arguments.report, saved=arguments.output or "")
+        found.save(arguments.report, saved=arguments.output or "", heaviest=arguments.heaviest)
         note(f"The page is at {Path(arguments.report).resolve()}")
+    if arguments.suspects:
+        path = found.save_suspects(arguments.suspects).resolve()
+        note(f"{int(found.suspects.sum()):,} suspects are at {path}")
     return 0

@@ -282,6 +282,7 @@ class Heatmap(Chart):
         diverging: Whether the colors tell numbers above zero from numbers below it.
         points: Groups of points on top.
         contours: Lines where another map is zero.
+        samples: Samples behind cells, each with its ``cell``; a click on the cell shows them.
 
     >>> print(Heatmap(title="Mistakes", x=["a", "b"], y=["a", "b"], z=[[None, 3], [1, None]]))
     Mistakes
@@ -299,8 +300,15 @@ class Heatmap(Chart):
     diverging: bool = False
     points: Sequence[Points] = _several(Points)
     contours: Sequence[Contour] = _several(Contour)
+    samples: Sequence[Sample] = _several(Sample)
 
     def _check(self) -> None:
+        for sample in self.samples:
+            if not _is_cell(sample.cell, len(self.y), len(self.x)):
+                raise InputError(
+                    "The cell of a sample must be a row and a column of the heatmap, got "
+                    f"{sample.cell!r} in {len(self.y)} rows and {len(self.x)} columns. Correct it."
+                )
         maps = [("z", self.z)] if self.z else []
         for name, rows in [*maps, *((f"contour {row.name!r}", row.z) for row in self.contours)]:
             _fits(self, name, rows, least=1)
@@ -409,6 +417,10 @@ class Gallery(Chart):
         count = len(self.samples)
         noun = "image" if any(sample.image for sample in self.samples) else "sample"
         return f"Gallery of {count:,} {noun}{'' if count == 1 else 's'}."
+
+
+def _is_cell(cell: Sequence[int], rows: int, columns: int) -> bool:
+    return len(cell) == 2 and 0 <= cell[0] < rows and 0 <= cell[1] < columns
 
 
 def _edges(values: Tensor, bins: int, clip_low: bool) -> Tensor:

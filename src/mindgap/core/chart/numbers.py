@@ -175,3 +175,14 @@ def short(value: Any, share: bool = False) -> str:
     if isinstance(value, str):
         return value
     return percent(value).replace(SPACE, " ") if share and known(value) else number(value, 3)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Return places spread evenly, both ends among them.
+
+    >>> spread(3, 5), spread(9, 3)
+    ([0, 1, 2], [0, 4, 8])
+    """
+    if count <= most:
+        return list(range(count))
+    return [round(k * (count - 1) / (most - 1)) for k in range(most)]

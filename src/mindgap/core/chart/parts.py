@@ -170,12 +170,14 @@ class Sample(Piece):
         caption: A short line below the image.
         facts: Names and texts, such as ``{"label": "3", "loss": "2.1"}``.
         flag: A word of warning, such as "wrong".
+        cell: Row and column of the cell of a heatmap that it belongs to; empty in a gallery.
     """
 
     image: str = ""
     caption: str = ""
     facts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     flag: str = ""
+    cell: Sequence[int] = ()
 
     def _check(self) -> None:
         if self.image and not self.image.startswith("data:image/"):

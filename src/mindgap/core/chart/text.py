@@ -6,7 +6,7 @@ from typing import Any
 
 from mindgap.core.chart.base import Chart, grouped
 from mindgap.core.chart.kinds import Bar, Gallery, Heatmap, Histogram, Line, Scatter
-from mindgap.core.chart.numbers import finite, known, short
+from mindgap.core.chart.numbers import finite, known, short, spread
 from mindgap.core.chart.parts import Points, Series
 
 STEPS = "▁▂▃▄▅▆▇█"
@@ -90,9 +90,9 @@ def _(chart: Heatmap) -> list[str]:
     low, high = min(found), max(found)
     named = bool(chart.y) and isinstance(chart.y[0], str)
     # The rows of a matrix are read from the top, those of a plane rise from the bottom.
-    order = _some(len(chart.y), MOST_ROWS)
+    order = spread(len(chart.y), MOST_ROWS)
     order = order if named else order[::-1]
-    columns = _some(len(chart.x), MOST_COLUMNS)
+    columns = spread(len(chart.x), MOST_COLUMNS)
     rows = [
         (short(chart.y[r]), "".join(_shade(chart.z[r][c], low, high) for c in columns))
         for r in order
@@ -119,7 +119,7 @@ def sparkline(values: Sequence[Any], low: float | None = None) -> str:
     >>> sparkline([0, 1, None, 3])
     '▁▃ █'
     """
-    shown = [values[k] for k in _some(len(values), MOST_COLUMNS)]
+    shown = [values[k] for k in spread(len(values), MOST_COLUMNS)]
     found = finite([shown])
     least = min(found, default=0.0) if low is None else low
     high = max(found, default=0.0)
@@ -137,13 +137,6 @@ def _step(value: float, low: float, high: float, steps: str) -> str:
 def _span(values: Sequence[Any]) -> str:
     found = finite([values])
     return f"from {short(min(found))} to {short(max(found))}" if found else "unknown"
-
-
-def _some(count: int, most: int) -> list[int]:
-    """Places spread evenly, both ends among them."""
-    if count <= most:
-        return list(range(count))
-    return [round(k * (count - 1) / (most - 1)) for k in range(most)]
 
 
 def _named(rows: Sequence[tuple[str, str]]) -> list[str]:

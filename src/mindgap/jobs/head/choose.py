@@ -214,7 +214,7 @@ class HeadChoice:
             "versions": versions(),
             "date": now(),
         }
-        return study_page(results, path, judge_head(self))
+        return study_page(results, path, judge_head(self), kind="last layer")
 
     def corrected(self) -> dict[str, float]:
         """Return the p-value of every comparison, corrected by Holm."""

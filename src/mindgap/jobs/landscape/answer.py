@@ -291,7 +291,7 @@ class Landscape:
             "versions": versions(),
             "date": now(),
         }
-        return study_page(results, path, judge_landscape(self))
+        return study_page(results, path, judge_landscape(self), kind="loss landscape")
 
     def __str__(self) -> str:
         return str(self.table())

@@ -1,6 +1,8 @@
 """weigh: weigh samples by the variance of the labels around them."""
 
+import csv
 import dataclasses
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,23 @@ import numpy as np
 from torch import Tensor
 
 from mindgap.core import validated, write_whole
-from mindgap.jobs.weigh.samples import Given, as_given, look_at, read_arrays, searched_in, tensors
+from mindgap.core.chart.numbers import SPACE, number
+from mindgap.jobs.weigh.samples import (
+    Given,
+    as_given,
+    look_at,
+    read_arrays,
+    searched_in,
+    suspects_of,
+    tensors,
+)
 from mindgap.ops.neighbors.points import Metric
 from mindgap.ops.variance.estimator import Noise, VarianceWeights
-from mindgap.ops.variance.heaviest import Weighed
+from mindgap.ops.variance.heaviest import Weighed, heaviest_places
 from mindgap.ops.variance.heaviest import weigh as weigh_samples
 from mindgap.ops.variance.weights import Normalize
 
+SUSPECT_COLUMNS = ("index", "label", "labels around it", "agree", "weight")
 QUANTILES = (0.5, 0.9, 0.99, 1.0)  # of the weights, in the summary
 
 
@@ -45,64 +57,83 @@ class Weighing:
         """Which samples have a label that hardly any neighbor shares."""
         return self.weighed.suspects
 
+    def suspect_rows(self) -> list[dict[str, Any]]:
+        """Return all suspects: place, label, labels around it, the share that agrees, weight."""
+        return suspects_of(self.given, self.weigher, self.weighed)
+
+    def save_suspects(self, path: str | os.PathLike[str]) -> Path:
+        """Write all suspects as CSV, whole or not at all, those first whose neighbors agree most.
+
+        Args:
+            path: The file to write.
+        """
+        text = io.StringIO()
+        writer = csv.DictWriter(text, SUSPECT_COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.suspect_rows())
+        return write_whole(path, text.getvalue())
+
     def to_dict(self, heaviest: int = 10) -> dict[str, Any]:
-        """Return counts, quantiles of the weights and the heaviest samples as plain data.
+        """Return counts, quantiles of the weights, heaviest samples and suspects as plain data.
 
         Args:
             heaviest: Number of heaviest samples to list.
         """
         weights = self.weights.numpy()
-        order = np.argsort(-weights, kind="stable")[:heaviest]
-        told = self.weigher.noise != "keep"
         return {
             "samples": len(weights),
             "mean": float(weights.mean()),
             "quantiles": {str(q): float(np.quantile(weights, q)) for q in QUANTILES},
-            "suspects": int(self.suspects.sum()) if told else None,
+            "suspects": int(self.suspects.sum()),
             "method": self.weighed.method,
             "recall": float(self.weighed.recall),
             "heaviest": [
-                {
-                    "index": int(i),
-                    "label": self.given.labels[i].tolist(),
-                    "weight": float(weights[i]),
-                }
-                for i in order
+                {"index": i, "label": self.given.labels[i].tolist(), "weight": float(weights[i])}
+                for i in heaviest_places(self.weighed, heaviest).tolist()
             ],
+            "suspect_samples": self.suspect_rows(),
         }
 
     def text(self, heaviest: int = 10) -> str:
-        """Write a summary and a table of the heaviest samples.
+        """Write the verdict and the heaviest samples, as the page shows them.
 
         Args:
             heaviest: Number of heaviest samples to list.
         """
-        facts = self.to_dict(heaviest)
-        quantiles = ", ".join(
-            f"{100 * float(q):.0f} % at most {value:.4g}" for q, value in facts["quantiles"].items()
+        from mindgap.report import text as terminal
+        from mindgap.report.pages.weights import judge_weights
+
+        found, room = (
+            look_at(self.given, self.weigher, self.weighed, heaviest),
+            terminal.room_of(None),
         )
-        found = "exact" if facts["recall"] == 1 else f"approximate, recall {facts['recall']:.3f}"
-        lines = [
-            f"{facts['samples']:,} samples, mean weight {facts['mean']:.4g}: {quantiles}",
-            f"neighbors: {found}",
-        ]
-        if facts["suspects"] is not None:
-            lines.append(f"{facts['suspects']:,} samples look as if their label were wrong")
+        weights = self.weights.numpy()
+        quantiles = ", ".join(
+            f"{100 * q:.0f} % at most {number(float(np.quantile(weights, q)))}" for q in QUANTILES
+        )
+        exact = self.weighed.recall == 1
+        how = "exact" if exact else f"approximate, recall {self.weighed.recall:.3f}"
         rows = [
-            f"  {row['index']:>8}  {row['weight']:>8.4g}  {row['label']}"
-            for row in facts["heaviest"]
+            (str(row.index), number(row.weight, 3), row.target, row.around.replace(SPACE, " "))
+            for row in found.heaviest
         ]
-        return "\n".join([*lines, "", f"  {'sample':>8}  {'weight':>8}  label", *rows])
+        blocks = [
+            terminal.verdict(judge_weights(found), room),
+            [f"Weights: {quantiles}.", f"Neighbors: {how}."],
+            terminal.table(("no.", "weight", "label", "labels around it"), rows, room),
+        ]
+        return "\n\n".join("\n".join(block) for block in blocks if block).replace("``", "`")
 
     def __str__(self) -> str:
         return self.text()
 
-    def save(self, path: str | os.PathLike[str], saved: str = "") -> Path:
+    def save(self, path: str | os.PathLike[str], saved: str = "", heaviest: int = 10) -> Path:
         """Write a page with the heaviest samples if the path ends in .html, else weights as .npy.
 
         Args:
             path: The file to write.
             saved: Path of the saved weights, which the page mentions.
+            heaviest: Number of heaviest samples that the page shows.
         """
         if Path(path).suffix.lower() not in (".html", ".htm"):
             return write_whole(path, lambda file: np.save(file, self.weights.numpy()))
@@ -116,7 +147,8 @@ class Weighing:
             recall=self.weighed.recall,
             saved=saved,
         )
-        return weights_page(look_at(self.given, self.weigher, self.weighed), told, path)
+        found = look_at(self.given, self.weigher, self.weighed, heaviest)
+        return weights_page(found, told, path)
 
 
 @validated

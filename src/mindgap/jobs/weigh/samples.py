@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from mindgap.core import Heatmap, InputError, as_tensor, expanded
-from mindgap.core.chart.numbers import number
+from mindgap.core.chart.numbers import SPACE, number
 from mindgap.ops.images import as_images, channels_first
 from mindgap.ops.neighbors.source import read
 from mindgap.ops.samples import MOST_VALUES, as_shown
 from mindgap.ops.variance.estimator import VarianceWeights
-from mindgap.ops.variance.heaviest import Cloud, Look, Weighed, look
+from mindgap.ops.variance.heaviest import Cloud, Look, Weighed, all_suspects, look
 from mindgap.ops.variance.local import is_classes
 from mindgap.ops.variance.plane import plane_of
 
@@ -153,9 +153,37 @@ def _names(names: Array | None, shown: Array) -> tuple[str, ...]:
     return tuple(map(_word, names))
 
 
-def look_at(given: Given, weigher: VarianceWeights, weighed: Weighed) -> Look:
-    """Collect what a page shows: the weights, and the samples to look at."""
-    features, labels = tensors(given)
+def look_at(given: Given, weigher: VarianceWeights, weighed: Weighed, heaviest: int = 10) -> Look:
+    """Collect what a page shows: the weights, and the samples to look at.
+
+    Args:
+        given: The samples.
+        weigher: How they were weighed.
+        weighed: Their weights.
+        heaviest: Number of heaviest samples.
+    """
+    cloud, known = _cloud(given), _known(given, weigher)
+    found = look(cloud, known, weighed, heaviest)
+    plane = _plane(cloud.features, cloud.labels, known, weighed, given, cloud.say)
+    return dataclasses.replace(found, plane=plane)
+
+
+def suspects_of(given: Given, weigher: VarianceWeights, weighed: Weighed) -> list[dict[str, Any]]:
+    """Return one row per suspect, those first whose neighbors agree most."""
+    found = all_suspects(_cloud(given), _known(given, weigher), weighed)
+    return [
+        {
+            "index": row.index,
+            "label": given.labels[row.index].tolist(),
+            "labels around it": row.around.replace(SPACE, " "),
+            "agree": row.agreement,
+            "weight": row.weight,
+        }
+        for row in found
+    ]
+
+
+def _cloud(given: Given) -> Cloud:
     said = np.unique(given.labels) if given.labels.dtype.kind in "OUS" else None
 
     def say(value: Tensor) -> str:
@@ -164,12 +192,13 @@ def look_at(given: Given, weigher: VarianceWeights, weighed: Weighed) -> Look:
         numbers = [number(item) if isinstance(item, float) else str(item) for item in _flat(value)]
         return ", ".join(numbers[:MOST_VALUES])
 
-    task = "classification" if is_classes(labels, weigher.task) else "regression"
-    known = VarianceWeights(**{**weigher.get_params(), "task": task})
-    found = look(
-        Cloud(features, labels, say, lambda places: _shown(given, places.numpy())), known, weighed
-    )
-    return dataclasses.replace(found, plane=_plane(features, labels, known, weighed, given, say))
+    return Cloud(*tensors(given), say, lambda places: _shown(given, places.numpy()))
+
+
+def _known(given: Given, weigher: VarianceWeights) -> VarianceWeights:
+    """Return the settings with the task that follows from the labels."""
+    task = "classification" if is_classes(tensors(given)[1], weigher.task) else "regression"
+    return VarianceWeights(**{**weigher.get_params(), "task": task})
 
 
 def searched_in(given: Given) -> str:

@@ -1,5 +1,7 @@
 """The error of the class that the model gets wrong most often."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,7 @@ from mindgap.core import (
     Estimate,
     Heatmap,
     Measure,
+    Sample,
     Series,
     Subject,
     Which,
@@ -16,9 +19,10 @@ from mindgap.core import (
     proportion_interval,
 )
 from mindgap.core.chart.numbers import percent
-from mindgap.ops.samples import class_name
+from mindgap.ops.samples import as_shown, class_name, shown_inputs
 
 MOST_IN_CONFUSION = 20  # beyond it the squares are too small to read
+MOST_IN_CELL, MOST_SHOWN = 8, 120  # samples behind a cell, and behind all
 MOST_CLASSES = 25  # bars whose names can still be read
 
 
@@ -69,7 +73,14 @@ class WorstClassError(Measure):
                 "total": total.tolist(),
                 "confusion": confusion,
             },
-            charts=self._charts(which, names, wrong.tolist(), total.tolist(), confusion),
+            charts=self._charts(
+                which,
+                names,
+                wrong.tolist(),
+                total.tolist(),
+                confusion,
+                _mistaken(subject, which) if confusion else (),
+            ),
         )
 
     def _charts(
@@ -79,6 +90,7 @@ class WorstClassError(Measure):
         wrong: list[int],
         total: list[int],
         confusion: list[list[int]],
+        samples: Sequence[Sample],
     ) -> tuple[Chart, ...]:
         shown = [k for k, count in enumerate(total) if count]
         if len(shown) > MOST_CLASSES:
@@ -106,7 +118,7 @@ class WorstClassError(Measure):
             horizontal=False,
             wide=not confusion,
         )
-        return (errors, _mistakes(names, confusion)) if confusion else (errors,)
+        return (errors, _mistakes(names, confusion, samples)) if confusion else (errors,)
 
 
 def _confusion(targets: Tensor, predictions: Tensor, number: int) -> list[list[int]]:
@@ -118,11 +130,33 @@ def _confusion(targets: Tensor, predictions: Tensor, number: int) -> list[list[i
     return found
 
 
-def _mistakes(names: list[str], confusion: list[list[int]]) -> Heatmap:
+def _mistaken(subject: Subject, which: Which) -> list[Sample]:
+    """Return the first samples of every kind of mistake; fewer each if there are many kinds."""
+    targets, predictions = subject.targets(which).cpu(), subject.predictions(which).cpu()
+    mistakes: dict[tuple[int, int], list[int]] = {}
+    for place in (targets != predictions).nonzero().flatten().tolist():
+        mistakes.setdefault((int(targets[place]), int(predictions[place])), []).append(place)
+    each = max(1, min(MOST_IN_CELL, MOST_SHOWN // max(len(mistakes), 1)))
+    found = [(cell, place) for cell, places in mistakes.items() for place in places[:each]]
+    if not found:
+        return []
+    taken = subject.split(which).take(torch.tensor([place for _, place in found]))
+    shown = as_shown(shown_inputs(taken.inputs))
+    return [
+        Sample(
+            image=told.get("image", ""),
+            facts={"no.": str(place), **{k: v for k, v in told.items() if k != "image"}},
+            cell=cell,
+        )
+        for (cell, place), told in zip(found, shown, strict=True)
+    ]
+
+
+def _mistakes(names: list[str], confusion: list[list[int]], samples: Sequence[Sample]) -> Heatmap:
     """Right answers are left out, for they would drown the mistakes."""
     return Heatmap(
         title="What is taken for what",
-        caption="Number of mistakes; right answers are left out.",
+        caption="Number of mistakes; right answers are left out. A click on a number shows samples.",
         x_label="predicted class",
         y_label="true class",
         z_label="mistakes",
@@ -132,5 +166,6 @@ def _mistakes(names: list[str], confusion: list[list[int]]) -> Heatmap:
             [None if i == j else count for j, count in enumerate(row)]
             for i, row in enumerate(confusion)
         ],
+        samples=samples,
         wide=False,
     )

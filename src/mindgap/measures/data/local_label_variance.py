@@ -21,7 +21,7 @@ from mindgap.data.splits import stratified_split
 from mindgap.ops.models.head import find_head, head_features, layer_of
 from mindgap.ops.samples import as_shown, class_name, in_words, shown_inputs
 from mindgap.ops.variance.estimator import VarianceWeights
-from mindgap.ops.variance.heaviest import Cloud, Heavy, look, weigh
+from mindgap.ops.variance.heaviest import MOST, Cloud, Heavy, look, shared_out, weigh
 from mindgap.ops.variance.local import Task
 from mindgap.ops.variance.plane import plane_of
 
@@ -78,7 +78,7 @@ class LocalLabelVariance(Measure):
         )
         weigher = VarianceWeights(min(self.k, max(2, len(labels) // 4)), task=task)
         weighed = weigh(weigher, features, labels)
-        found = look(cloud, weigher, weighed, self.shown)
+        found = look(cloud, weigher, weighed, *shared_out(weighed, min(self.shown, MOST)))
         varied = bool((weighed.variance > 0).any())
         some = "" if part is subject else f" of {found.samples:,} samples, drawn at random,"
         searched = f"The {weigher.k} nearest neighbors{some} were searched in {source}."

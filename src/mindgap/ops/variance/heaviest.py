@@ -15,8 +15,8 @@ from mindgap.ops.variance.estimator import VarianceWeights
 from mindgap.ops.variance.local import is_classes
 
 BINS = 30
-MOST = 24  # images that a page may carry for this
-MOST_SUSPECTS = 8  # of them
+MOST = 24  # images that a report may carry for this
+MOST_SUSPECTS = 8  # on a page; the CSV file and the JSON hold all
 MOST_LABELS = 4  # kinds of labels told of a neighborhood
 MANY_SUSPECTS = 0.15  # more wrong labels than this are rarer than features that say little
 
@@ -110,16 +110,24 @@ def weigh(weigher: VarianceWeights, features: Tensor, labels: Tensor) -> Weighed
     return Weighed(weights, variance, suspects, fitted.method_, fitted.recall_)
 
 
-def look(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, count: int = MOST) -> Look:
-    """Pick the heaviest samples and the suspects.
+def look(
+    cloud: Cloud,
+    weigher: VarianceWeights,
+    weighed: Weighed,
+    count: int = 10,
+    suspects: int = MOST_SUSPECTS,
+) -> Look:
+    """Pick the heaviest samples and the first suspects.
 
     Args:
         cloud: The samples.
         weigher: How they were weighed.
         weighed: Their weights.
-        count: How many to show, at most :data:`MOST`.
+        count: How many of the heaviest to show.
+        suspects: How many suspects to show that are not among them.
     """
-    heavy, doubtful = _chosen(weighed, min(count, MOST))
+    heavy, doubtful = heaviest_places(weighed, count), suspect_places(weighed)
+    doubtful = doubtful[~torch.isin(doubtful, heavy)][:suspects]
     rows = _rows(cloud, weigher, weighed, torch.cat([heavy, doubtful]))
     classes = is_classes(cloud.labels, weigher.task)
     return Look(
@@ -136,15 +144,41 @@ def look(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed, count: int = 
     )
 
 
-def _chosen(weighed: Weighed, count: int) -> tuple[Tensor, Tensor]:
-    """Pick the heaviest, and the suspects whose neighbors agree most; ties in order."""
+def shared_out(weighed: Weighed, count: int) -> tuple[int, int]:
+    """Share the room for so many samples out between the heaviest and other suspects.
+
+    Args:
+        weighed: The weights.
+        count: How many to show in all.
+    """
+    doubtful, heavy = suspect_places(weighed), heaviest_places(weighed, count)
+    others = int((~torch.isin(doubtful, heavy)).sum())
+    suspects = min(others, MOST_SUSPECTS, count // 3)
+    return count - suspects, suspects
+
+
+def heaviest_places(weighed: Weighed, count: int) -> Tensor:
+    """Return the places of the heaviest samples around which labels vary; ties in order."""
     order = weighed.weights.argsort(descending=True, stable=True)
-    order = order[weighed.variance[order] > 0]
+    return order[weighed.variance[order] > 0][:count]
+
+
+def suspect_places(weighed: Weighed) -> Tensor:
+    """Return the places of all suspects, those first whose neighbors agree most."""
     calm = weighed.variance.argsort(stable=True)
-    doubtful = calm[weighed.suspects[calm]]
-    reserved = min(int((~torch.isin(doubtful, order[:count])).sum()), MOST_SUSPECTS, count // 3)
-    heavy = order[: count - reserved]
-    return heavy, doubtful[~torch.isin(doubtful, heavy)][:reserved]
+    return calm[weighed.suspects[calm]]
+
+
+def all_suspects(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed) -> list[Heavy]:
+    """Return all suspects without their images, those first whose neighbors agree most.
+
+    Args:
+        cloud: The samples.
+        weigher: How they were weighed.
+        weighed: Their weights.
+    """
+    bare = dataclasses.replace(cloud, show=lambda places: [{} for _ in places])
+    return _rows(bare, weigher, weighed, suspect_places(weighed))
 
 
 def _histogram(weighed: Weighed, classes: bool) -> Histogram:

@@ -9,6 +9,13 @@ from mindgap.report.style import (
     BARE,
     CYCLE,
     INK,
+    MIDDLE,
+    NEARLY_WHITE,
+    PALE_BLUE,
+    PALE_ORANGE,
+    PALE_RED,
+    PALE_VIOLET,
+    PAPER,
     TEST,
     VIOLET,
     Figure,
@@ -22,8 +29,9 @@ from mindgap.report.style import (
 )
 
 SYMBOLS = {"cross": "x-thin", "ring": "circle-open"}  # Plotly's names where they differ
-HEAT = [[0, "#fbfbfc"], [0.5, "#d8cfe8"], [1, VIOLET]]
-COUNTS = [[0, "#fdeee3"], [1, TEST]]
+HEAT = [[0, NEARLY_WHITE], [0.5, PALE_VIOLET], [1, VIOLET]]
+COUNTS = [[0, PALE_ORANGE], [1, TEST]]
+DIVERGING = [[0, "#2166ac"], [0.25, PALE_BLUE], [0.5, MIDDLE], [0.75, PALE_RED], [1, "#b2182b"]]
 SMALLEST, LARGEST = 5, 11  # pixels across a point
 FEW, FEW_SIZE = 300, 7  # so few points without weights can be drawn so large
 MOST_IN_CELLS = 12  # names on an axis at which a cell has room for its number
@@ -62,7 +70,7 @@ def _matrix(chart: Heatmap) -> Figure:
         if chart.diverging
         else [[value or None for value in row] for row in chart.z],
         **({"zmid": 0} if chart.diverging else {"zmin": 0, "zmax": max([*finite(chart.z), 1])}),
-        "colorscale": "RdBu" if chart.diverging else COUNTS,
+        "colorscale": DIVERGING if chart.diverging else COUNTS,
         "xgap": 2,
         "ygap": 2,
         "showscale": False,
@@ -85,7 +93,7 @@ def _diverging(chart: Heatmap) -> dict[str, Any]:
         "x": list(chart.x),
         "y": list(chart.y),
         "z": _lists(chart.z),
-        "colorscale": "RdBu",
+        "colorscale": DIVERGING,
         "zmid": 0,
         "colorbar": {"thickness": 12, "title": _bar_title(chart.z_label)},
     }
@@ -191,7 +199,7 @@ def _points(row: Points, place: int, heaviest: float, size: float) -> dict[str, 
             "symbol": SYMBOLS.get(row.symbol, row.symbol),
             "size": sizes or size,
             "opacity": 0.85,
-            "line": {"color": own, "width": 1.2} if outline else {"color": "#ffffff", "width": 0.7},
+            "line": {"color": own, "width": 1.2} if outline else {"color": PAPER, "width": 0.7},
         },
         "customdata": list(row.weights),
         "hovertemplate": f"%{{x:.4~g}}, %{{y:.4~g}}{weighed}",

@@ -8,6 +8,8 @@ from mindgap.core.chart.numbers import finite, known
 from mindgap.report.style import (
     BARE,
     COLORS,
+    GRAYS,
+    VEIL,
     Figure,
     axis,
     axis_title,
@@ -22,7 +24,6 @@ from mindgap.report.style import (
     whiskers,
 )
 
-GRAYS = ("#9aa3b0", "#d5dae1")
 HATCH = {"size": 7, "solidity": 0.3}
 MOST_LETTERS = 110  # of all names together, that fit under bars side by side
 LONGEST_NAME = 14  # characters under a bar
@@ -134,7 +135,7 @@ def _note(chart: Bar, place: int, lying: bool) -> dict[str, Any]:
         return {**text, "x": place, "y": end, "yanchor": "bottom"}
     room = LETTER * len(chart.notes[place])
     if chart.top is not None and end > (1 - room) * chart.top:
-        ground = {"bgcolor": "rgba(255,255,255,0.85)"}
+        ground = {"bgcolor": VEIL}
         return {**text, "y": place, "x": chart.top, "xanchor": "right", "xshift": -6, **ground}
     return {**text, "y": place, "x": end, "xanchor": "left", "xshift": 6}
 
@@ -144,7 +145,9 @@ def histogram_figure(chart: Histogram) -> Figure:
     several = len(chart.counts) > 1
     ends = [chart.edges[0], chart.edges[-1]]
     y = axis(chart.y_label, chart.y_scale, percent=chart.shares)
-    if chart.y_scale == "log":
+    if chart.y_scale == "log" and chart.shares:
+        y |= {"dtick": 1, "tickformat": "~%", "range": _range_of_shares(chart)}
+    elif chart.y_scale == "log":
         largest = max([1, *(count for counts in chart.counts.values() for count in counts)])
         y |= {"dtick": 1, "range": [math.log10(0.7), math.log10(1.4 * largest)]}
     else:
@@ -163,6 +166,12 @@ def histogram_figure(chart: Histogram) -> Figure:
     )
 
 
+def _range_of_shares(chart: Histogram) -> list[float]:
+    """Return the powers of ten between which the shares of all groups lie."""
+    shares = [count / sum(counts) for counts in chart.counts.values() for count in counts if count]
+    return [math.log10(0.7 * min(shares, default=0.1)), math.log10(1.4 * max(shares, default=1.0))]
+
+
 def _middles(chart: Histogram) -> list[float]:
     return [(a + b) / 2 for a, b in zip(chart.edges[:-1], chart.edges[1:], strict=True)]
 
@@ -171,8 +180,9 @@ def _outline(chart: Histogram, name: str, place: int) -> dict[str, Any]:
     """Shares of a group as steps, with the standard error of every share."""
     counts, color = chart.counts[name], color_of(name, place)
     total = sum(counts) or 1
-    shares = [count / total for count in counts]
-    errors = [math.sqrt(share * (1 - share) / total) for share in shares]
+    empty = None if chart.y_scale == "log" else 0.0  # a log axis has no zero
+    shares = [count / total or empty for count in counts]
+    errors = [math.sqrt((share or 0.0) * (1 - (share or 0.0)) / total) for share in shares]
     trace = line(name, _middles(chart), shares, color)
     trace["line"]["shape"] = "hvh"
     arms = {"type": "data", "array": errors, "color": color, "thickness": 1, "width": 0}

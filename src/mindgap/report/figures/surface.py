@@ -6,7 +6,7 @@ from typing import Any
 
 from mindgap.core import Mark, Points, Surface
 from mindgap.core.chart.numbers import finite, known
-from mindgap.report.style import CYCLE, FONT, GRAY, INK, LINE, MUTED, Figure, clean
+from mindgap.report.style import CYCLE, FONT, GRAY, INK, LINE, MUTED, PAPER, Figure, clean
 
 Scale = Sequence[tuple[float, str]]
 SCALE: Scale = (  # Viridis: even in lightness, also in gray and to every kind of color vision
@@ -157,7 +157,7 @@ def _mark(chart: Surface, mark: Mark, place: int) -> list[dict[str, Any]]:
     }
     upright = {"x": [mark.x] * 2, "y": [mark.y] * 2, "z": [base, high]}
     dots = {"x": [mark.x] * 2, "y": [mark.y] * 2, "z": [base, height]}
-    ring = {"color": color, "size": 5, "line": {"color": "#ffffff", "width": 1}}
+    ring = {"color": color, "size": 5, "line": {"color": PAPER, "width": 1}}
     return [
         {**common, **upright, "mode": "lines", "line": {"color": color, "width": 7}},
         {**common, **dots, "mode": "markers", "marker": ring, "showlegend": False},
@@ -190,7 +190,7 @@ def _axis(title: str) -> dict[str, Any]:
         "gridcolor": LINE,
         "zerolinecolor": LINE,
         "linecolor": GRAY,
-        "backgroundcolor": "#ffffff",
+        "backgroundcolor": PAPER,
     }
     spikes = {"spikecolor": GRAY, "spikethickness": 1, "spikesides": False}
     return {"title": {"text": title, "font": {"size": 13, "color": MUTED}}, **quiet, **spikes}

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from mindgap._version import __version__
 from mindgap.report import html
 from mindgap.report.draw import draw_all
 
@@ -19,5 +18,4 @@ def attack_page(found: Any) -> str:
         verdict=found.verdict,
         curve=draw_all(found.charts[:1], "curve"),
         samples=draw_all(found.charts[1:], "samples"),
-        version=__version__,
     )

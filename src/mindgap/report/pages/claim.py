@@ -14,7 +14,7 @@ from mindgap.core import Advice, Claim, Table, UnknownNameError, find
 from mindgap.core.spec import Words
 from mindgap.report import wording
 from mindgap.report.parts import Tone, Verdict
-from mindgap.runs.results import claims_of, table_of
+from mindgap.runs.results import claims_of, is_tiny, table_of
 
 Way = Literal["same", "other", "unclear"]
 WIDE = 1.96  # standard errors on either side make a 95 % interval
@@ -50,6 +50,12 @@ KINDS: Mapping[str, tuple[str, Tone, str, tuple[str, ...]]] = {
         "neutral",
         "The numbers differ from the published ones, and no interval says by how much they may.",
         (SETTINGS,),
+    ),
+    "tiny": (
+        "Tiny run",
+        "neutral",
+        "This is the quick form of the study. It shows that everything runs, and judges nothing.",
+        (),
     ),
     "nothing": (
         "No published claim",
@@ -174,10 +180,27 @@ def judge_results(results: Mapping[str, Any]) -> Verdict:
         results: What ``mindgap.runs.load_results`` reads.
     """
     table, name = table_of(results), str(results["study"])
+    if is_tiny(results):
+        return _tiny(results, name)
     if not (table.claims or compared(table).pairs):
         table = dataclasses.replace(table, claims=claims_of(results))
     trials = counted_trials(results.get("trials", ()))
     return judge_study(table, results.get("expected", {}), trials, words_of_study(name), name)
+
+
+def _tiny(results: Mapping[str, Any], name: str) -> Verdict:
+    """Say that nothing is judged; what failed is said first all the same."""
+    label, tone, headline, _ = KINDS["tiny"]
+    words, trials = words_of_study(name), counted_trials(results.get("trials", ()))
+    whole = Verdict(
+        kind="tiny",
+        label=label,
+        tone=tone,
+        headline=headline,
+        sentences=(f"Measured: {words.summary}",) if words else (),
+        advice=(Advice(text=f"Run ``mindgap run {name}`` for an answer, without ``--tiny``."),),
+    )
+    return _incomplete(whole, trials, name) if trials["failed"] or trials["missing"] else whole
 
 
 def words_of_study(name: str) -> Words | None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from mindgap._version import __version__
 from mindgap.report import html
 from mindgap.report.draw import draw_all
 
@@ -19,5 +18,4 @@ def decompose_page(found: Any) -> str:
         verdict=found.verdict,
         terms=draw_all(found.charts[:2], "terms"),
         curves=draw_all(found.charts[2:], "curves"),
-        version=__version__,
     )

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from mindgap._version import __version__
 from mindgap.core import Line, Scatter
 from mindgap.report import html
 from mindgap.report.draw import draw_all
@@ -25,5 +24,4 @@ def lipschitz_page(found: Any) -> str:
         bounds=draw_all(others[:1], "bounds"),
         layers=draw_all(others[1:], "layers"),
         local=draw_all(balls, "local"),
-        version=__version__,
     )

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from mindgap._version import __version__
 from mindgap.report import html
 from mindgap.report.draw import draw_all
 
@@ -18,5 +17,4 @@ def monitor_page(found: Any) -> str:
         found=found,
         verdict=found.verdict,
         charts=draw_all(found.charts, "chart"),
-        version=__version__,
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from mindgap._version import __version__
 from mindgap.core import Advice, InputError, Table, citation, write_whole
 from mindgap.core.references import bibliography
 from mindgap.report import text as terminal
@@ -228,7 +227,6 @@ def page(found: Reproduction, folder: Path | None = None) -> str:
         groups=groups,
         columns=COLUMNS,
         states=STATES,
-        version=__version__,
     )
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-from mindgap._version import __version__
 from mindgap.core import Advice, write_whole
 from mindgap.report import html, wording
 from mindgap.report.draw import draw
@@ -77,7 +76,6 @@ def sampling_html(
         counts=counts(sampler),
         reasons=Counter(sampler.failed.values()).most_common(12),
         settings=settings_in_words(sampler, names),
-        version=__version__,
     )
 
 

@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.core import ordered, restored, write_whole
+from mindgap.core.table import TINY
 from mindgap.report import html, wording
 from mindgap.report.draw import draw_all
 from mindgap.report.pages.claim import counted_trials, judge_results, words_of_study
 from mindgap.report.parts import Verdict
-from mindgap.runs.results import table_of
+from mindgap.runs.results import is_tiny, table_of
 
 
 def study_page(
-    results: Mapping[str, Any], path: str | os.PathLike[str], verdict: Verdict | None = None
+    results: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    verdict: Verdict | None = None,
+    kind: str = "study",
 ) -> Path:
     """Write the results of a sweep to one HTML file.
 
@@ -22,21 +26,28 @@ def study_page(
         results: What ``mindgap.runs.load_results`` reads.
         path: Where the page goes.
         verdict: What the page says first; a comparison with what was published if None.
+        kind: What kind of page it is, in a word or two.
     """
-    return write_whole(path, study_html(results, verdict))
+    return write_whole(path, study_html(results, verdict, kind))
 
 
-def study_html(results: Mapping[str, Any], verdict: Verdict | None = None) -> str:
+def study_html(
+    results: Mapping[str, Any], verdict: Verdict | None = None, kind: str = "study"
+) -> str:
     """Return the page as text."""
     # A file that was read as bare JSON holds infinities as words.
     results = restored(ordered(results, "results"))
-    table = table_of(results)
+    table, tiny = table_of(results), is_tiny(results)
+    if tiny and TINY not in table.notes:
+        table = table.stamped()
     return html.render(
         "study.html",
         title=table.title,
         verdict=verdict or judge_results(results),
         words=words_of_study(str(results["study"])),
         table=table,
+        kind=kind,
+        tiny=tiny,
         charts=draw_all(table.charts, "chart"),
         expected=results.get("expected", {}),
         trials=counted_trials(results.get("trials", ())),

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mindgap._version import __version__
 from mindgap.core import Advice, write_whole
 from mindgap.ops.variance.heaviest import MANY_SUSPECTS, Look
 from mindgap.report import html, wording
@@ -60,7 +59,6 @@ def _html(found: Look, told: Told) -> str:
         told=told,
         charts=draw_all(found.charts, "weights"),
         settings=settings_in_words(found, told),
-        version=__version__,
     )
 
 
