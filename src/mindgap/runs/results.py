@@ -66,11 +66,11 @@ def save_results(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
     """
     return write_whole(
         path,
-        json.dumps(plain(_as_results(sweep)), indent=1, allow_nan=False, ensure_ascii=False) + "\n",
+        json.dumps(plain(as_results(sweep)), indent=1, allow_nan=False, ensure_ascii=False) + "\n",
     )
 
 
-def _as_results(sweep: Sweep) -> dict[str, Any]:
+def as_results(sweep: Sweep) -> dict[str, Any]:
     """Return what :func:`save_results` writes, as a dictionary."""
     rows = [row for row in sweep.rows if row is not None]
     return {
