@@ -35,7 +35,7 @@ def below(printed: list[tuple[str, str]], part: str) -> str:
 
 
 def test_every_page_is_run_when_the_pages_are_built(snippets: ModuleType) -> None:
-    assert snippets.EXECUTED == tuple(f"users/{page}" for page in PAGES)
+    assert [f"users/{page}" for page in PAGES] == list(snippets.EXECUTED)
     assert {path.stem for path in (DOCS / "users").glob("*.md")} == set(PAGES)
 
 

@@ -236,6 +236,16 @@ def results_page(results: Mapping[str, Any]) -> str:
 
     Args:
         results: What :func:`load_results` returned.
+
+    >>> import tempfile
+    >>> from mindgap.runs import SerialExecutor, save_results, sweep
+    >>> from mindgap.studies import CertificateCoverage
+    >>> study, local = CertificateCoverage().tiny(), SerialExecutor()
+    >>> found = sweep(study, store=":memory:", executor=local, progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     results = load_results(save_results(found, f"{folder}/results.json"))
+    >>> results_page(results).startswith(f"# {found.table.title}")
+    True
     """
     table = table_of(checked_results(results))
     table = dataclasses.replace(table, claims=claims_of(results))
