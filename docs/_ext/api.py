@@ -35,6 +35,11 @@ def page():
     )
 
 
+def described():
+    """The addresses of the functions and classes on the page."""
+    return re.findall(r"^\.\. auto\w+:: (\S+)$", page(), re.M)
+
+
 def address(thing):
     """Where a user imports a function or class from: its package, or else its own module."""
     for package in ("mindgap", *packages(), AUTHORS):

@@ -89,6 +89,7 @@ def pages(folder):
         "parts/data-sets.md": data_sets.summary(),
         "parts/benchmarks.md": parts.benchmarks(results / "benchmarks"),
         "parts/reproduction.md": parts.reproduction(results),
+        "parts/lectures.md": parts.lectures(results),
     }
 
 

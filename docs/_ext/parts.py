@@ -12,6 +12,7 @@ from mindgap.jobs.reproduce import reproduce
 from mindgap.report.pages.reproduce import STATES, heading
 
 WIDTH = "96"
+LECTURES = ("darc", "expressivity", "stability")  # documents with slides
 
 
 def command_line():
@@ -55,6 +56,25 @@ def reproduction(folder):
     states = "\n".join(f"- *{state}*: {words}" for state, words in STATES.items())
     counts = [one for one in found.verdict.sentences if "holds results" not in one]
     return join(" ".join([found.verdict.headline, *counts]), *tables, "## States", states)
+
+
+def lectures(folder):
+    """List what the lectures show, with the command that shows it, what it cost and what happened."""
+    found = reproduce(results=folder, run=False)
+    columns = ("the slides show", "command", "CPU time", "what happens here")
+    tables = [
+        f"### {heading(document)}\n\n{table(columns, [_shown_by(row) for row in rows if row.path])}"
+        for document, rows in found.by_document()
+        if document.name in LECTURES
+    ]
+    return join(*tables)
+
+
+def _shown_by(row):
+    cost = row.cells[3].replace(" ", "\u00a0")
+    verdict = row.verdict or "results"
+    link = f"[{verdict}](../catalog/results/{row.study}.md)"
+    return f"{row.item}: {row.about}", f"`mindgap run {row.study}`", cost, link
 
 
 def _reproduced(row):

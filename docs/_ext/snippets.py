@@ -1,7 +1,7 @@
 """Runs the code of a page in order and shows below each block what it printed.
 
-A block of Python with a caption is a file of that name. A block of bash holds ``mindgap`` commands,
-one per line.
+A block of Python with a caption is a file of that name. A block of bash holds ``mindgap`` commands
+and ``python FILE.py``, one per line.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 FENCE = re.compile(
     r"^```(?:\{code-block\} )?(python|bash)\n(?::caption: (\S+)\n\n)?(.*?)^```\n", re.M | re.S
 )
-EXECUTED = ("tutorial",)
+EXECUTED = ("users/practitioner", "users/researcher", "users/simulator", "users/teacher")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +81,9 @@ def _commands(code):
 
     for line in filter(None, code.replace("\\\n", " ").splitlines()):
         program, *words = shlex.split(line, comments=True)
-        if program != "mindgap" or main(words):
+        if program == "python":
+            runpy.run_path(words[0], run_name="__main__")
+        elif program != "mindgap" or main(words):
             raise RuntimeError(f"The command failed: {line}")
 
 
@@ -96,6 +99,7 @@ def _read(app, name, content):
 
 
 if __name__ == "__main__":
+    sys.path[0] = ""  # a block may import a file that another block is
     names = {"__name__": "__main__"}
     results = [run(Block(**block), names) for block in json.loads(sys.stdin.read())]
     print(json.dumps(results))

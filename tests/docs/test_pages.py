@@ -78,7 +78,7 @@ def results() -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def built(source: Path) -> Path:
-    """The pages as HTML; the tutorial's code has a test of its own and is not run here."""
+    """The pages as HTML; the code of the pages per user has a test of its own and is not run here."""
     return build(source, "-D", "run_snippets=0")
 
 

@@ -11,7 +11,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 YOURS = """
 from pathlib import Path
 
@@ -36,6 +35,19 @@ with mindgap.Monitor(model, log="run.jsonl", every=1) as monitor:
         loss.backward()
         optimizer.step()
         monitor.step(loss)
+torch.save(model.state_dict(), "model.pt")
+"""
+MODEL_FILE = """
+import torch
+
+import mindgap
+
+
+def make_subject():
+    digits = mindgap.data.load("digits").subset(300, seed=0)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    model.load_state_dict(torch.load("model.pt"))
+    return mindgap.Subject(model, "cross_entropy", train=digits.train, test=digits.test)
 """
 
 
@@ -51,7 +63,7 @@ def snippets() -> ModuleType:
 
 def test_the_readme_runs_as_printed(snippets: ModuleType) -> None:
     """What the README calls yours is made first; the study is run in its tiny form."""
-    (model_file,) = re.findall(r"^```\{code-block\} python\n.*?^```\n", TUTORIAL, re.M | re.S)
+    model_file = f"```{{code-block}} python\n:caption: my_model.py\n\n{MODEL_FILE}```\n"
     shown = re.sub(r"(mindgap run batch-size-gap)", r"\1 --tiny", README)
     printed = snippets.outputs(f"```python\n{YOURS}```\n{model_file}\n{shown}")
     assert len(printed) == 4

@@ -51,6 +51,11 @@ class Bound(Measure, abstract=True):
     An author writes ``formula``, plain arithmetic on named numbers, and ``evidence``, which takes
     those numbers from a subject. So ``mindgap bound NAME --samples 10000 …`` evaluates the same
     theorem without any model.
+
+    >>> from mindgap.bounds import BinomialTail
+    >>> found = BinomialTail(delta=0.05).evaluate(errors=12, samples=1000)
+    >>> isinstance(BinomialTail(), Bound), round(float(found), 4)
+    (True, 0.0194)
     """
 
     family: ClassVar[str] = "bound"

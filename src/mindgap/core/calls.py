@@ -17,6 +17,9 @@ def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
         model: Returns a tensor, a tuple that starts with one, or an object with ``.logits``.
         inputs: Positional inputs as a tuple, or named ones as a dict.
         like: A parameter, for the device and precision of the inputs.
+
+    >>> call(nn.Linear(2, 3), (torch.zeros(4, 2),), like=torch.zeros(1)).shape
+    torch.Size([4, 3])
     """
     if isinstance(inputs, dict):
         output = model(**{name: _moved(value, like) for name, value in inputs.items()})
@@ -34,7 +37,11 @@ def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
 
 
 def checked_call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
-    """Call a model as :func:`call` does; inputs that it cannot take become one sentence."""
+    """Call a model as :func:`call` does; inputs that it cannot take become one sentence.
+
+    >>> checked_call(nn.Linear(2, 3), (torch.zeros(4, 2),), like=torch.zeros(1)).shape
+    torch.Size([4, 3])
+    """
     try:
         return call(model, inputs, like)
     except torch.OutOfMemoryError:

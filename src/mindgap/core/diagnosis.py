@@ -79,6 +79,10 @@ class Suspects:
         split: ``"train"`` or ``"test"``.
         index: Their places in the split.
         columns: What is known about each, by name, as columns of a table.
+
+    >>> found = Suspects(split="train", index=(8, 3), columns={"score": (0.9, 0.4)})
+    >>> dict(zip(found.index, found.columns["score"], strict=True))
+    {8: 0.9, 3: 0.4}
     """
 
     split: Which

@@ -47,7 +47,15 @@ def _closing(text: str) -> str:
 
 
 class MindgapError(Exception):
-    """Base of every error that this package raises on purpose; its message is one short line."""
+    """Base of every error that this package raises on purpose; its message is one short line.
+
+    >>> import mindgap
+    >>> try:
+    ...     mindgap.find("magin")
+    ... except MindgapError as error:
+    ...     print(str(error).split(". ")[1])
+    Did you mean 'margin'?
+    """
 
     def __str__(self) -> str:
         return shortened(super().__str__())
@@ -58,26 +66,49 @@ class InputError(MindgapError, ValueError):
 
 
 class NotFiniteError(InputError):
-    """A model's weights or outputs are NaN or infinite."""
+    """A model's weights or outputs are NaN or infinite.
+
+    >>> issubclass(NotFiniteError, InputError)
+    True
+    """
 
 
 class UnknownNameError(MindgapError, KeyError):
-    """No measure, data set or other entry has this name."""
+    """No measure, data set or other entry has this name.
+
+    >>> str(UnknownNameError("The name is unknown."))  # a KeyError would show quotation marks
+    'The name is unknown.'
+    """
 
     def __str__(self) -> str:
         return shortened(str(self.args[0]))  # KeyError would print the repr
 
 
 class MissingExtraError(MindgapError, ImportError):
-    """An optional package is not installed."""
+    """An optional package is not installed.
+
+    >>> try:
+    ...     require("no_such_package", "search")
+    ... except MissingExtraError as error:
+    ...     print(str(error).split(". ")[1])
+    Run: pip install 'mindgap[search]'
+    """
 
 
 class DataUnavailableError(MindgapError, OSError):
-    """A data set is not on disk and cannot be downloaded, or its file is damaged."""
+    """A data set is not on disk and cannot be downloaded, or its file is damaged.
+
+    >>> issubclass(DataUnavailableError, MindgapError), issubclass(DataUnavailableError, OSError)
+    (True, True)
+    """
 
 
 class CheckpointError(MindgapError, OSError):
-    """A checkpoint cannot be read or does not belong to this run."""
+    """A checkpoint cannot be read or does not belong to this run.
+
+    >>> issubclass(CheckpointError, MindgapError), issubclass(CheckpointError, OSError)
+    (True, True)
+    """
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:

@@ -73,7 +73,11 @@ got: No such file or directory. Choose another path.
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """Expand ``~`` and ``~user``; an unknown user or a null character becomes one sentence."""
+    """Expand ``~`` and ``~user``; an unknown user or a null character becomes one sentence.
+
+    >>> expanded("~/data").is_absolute()
+    True
+    """
     if "\0" in str(path):
         raise InputError(f"{path!r} must be a path, got: a null character in it. Remove it.")
     try:

@@ -93,6 +93,9 @@ def align(output: Tensor, target: Tensor) -> Tensor:
     """Give targets of shape (n,) the shape (n, 1) of the outputs.
 
     Without this, broadcasting would silently compare every output with every target.
+
+    >>> align(torch.zeros(3, 1), torch.zeros(3)).shape
+    torch.Size([3, 1])
     """
     if target.is_floating_point() and output.ndim == target.ndim + 1 and output.shape[-1] == 1:
         return target.unsqueeze(-1)

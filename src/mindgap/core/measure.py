@@ -61,7 +61,15 @@ class Estimate:
 
 
 class Undefined(Exception):  # noqa: N818  (a verdict, not a fault)
-    """Raised by ``compute`` where the quantity does not exist; its text is the reason."""
+    """Raised by ``compute`` where the quantity does not exist; its text is the reason.
+
+    >>> from mindgap.measures import Gap
+    >>> result = Gap()(
+    ...     Subject(torch.nn.Linear(1, 1), "mse", (torch.zeros(2, 1), torch.zeros(2, 1)))
+    ... )
+    >>> result.status, result.reason
+    ('undefined', 'needs test data')
+    """
 
 
 class Measure(Spec, abc.ABC, abstract=True):

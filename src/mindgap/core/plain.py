@@ -104,7 +104,11 @@ def canonical(value: Any, where: str = "value") -> str:
 
 
 def ordered(value: Any, where: str = "value") -> str:
-    """Write strict JSON that keeps the order of keys, for what people read."""
+    """Write strict JSON that keeps the order of keys, for what people read.
+
+    >>> ordered({"b": 1, "a": (2, 3)})
+    '{"b": 1, "a": [2, 3]}'
+    """
     return json.dumps(plain(value, where), allow_nan=False)
 
 

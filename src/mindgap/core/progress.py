@@ -14,6 +14,9 @@ class Progress:
         unit: What is counted: epochs, trials, points.
         title: The text in front of the bar.
         shown: Whether to show anything at all.
+
+    >>> with Progress(3, unit="epochs", shown=False) as progress:
+    ...     progress.advance(2)
     """
 
     def __init__(

@@ -128,7 +128,15 @@ def _restore_tables(module: nn.Module, kept: dict[str, dict[Any, Any]]) -> None:
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch to evaluation mode without gradients; restore every module's own mode."""
+    """Switch to evaluation mode without gradients; restore every module's own mode.
+
+    >>> model = nn.Dropout(0.5)
+    >>> with evaluating(model):
+    ...     model.training
+    False
+    >>> model.training
+    True
+    """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

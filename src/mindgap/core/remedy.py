@@ -105,6 +105,10 @@ class StackState:
         memory: The remedy's own store of tensors that are laid out like the stack's weights. The
             loop takes it back with the weights where steps are repeated, and hands each member its
             part by parameter name, as ``state.memory`` in ``finish``.
+
+    >>> state = StackState(epoch=2, epochs=10, alive=torch.tensor([True, False]))
+    >>> state.epoch / state.epochs, int(state.alive.sum())
+    (0.2, 1)
     """
 
     epoch: int

@@ -182,6 +182,10 @@ class Spec:
 
     Its docstring holds the one-line summary and the paragraphs ``Formula:``, ``Reading:``,
     ``Assumes:``; ``method`` holds its ids in the list of methods, ``cites`` keys of references.bib.
+
+    >>> from mindgap.measures import Margin
+    >>> isinstance(Margin(), Spec), Margin.name, Margin().parameters
+    (True, 'margin', {'quantile': 0.1})
     """
 
     family: ClassVar[str] = ""

@@ -26,6 +26,9 @@ class Batch:
         inputs: What the model takes: positional inputs as a tuple, or named ones as a dict.
         target: What it should return.
         index: Places of the samples in the split.
+
+    >>> Batch((torch.zeros(2, 3),), torch.tensor([0, 1]), torch.tensor([5, 9])).index.tolist()
+    [5, 9]
     """
 
     inputs: Inputs
@@ -34,7 +37,13 @@ class Batch:
 
 
 class Split(abc.ABC):
-    """An ordered, finite set of samples that can be read any number of times."""
+    """An ordered, finite set of samples that can be read any number of times.
+
+    >>> from mindgap.core import as_split
+    >>> split = as_split((torch.zeros(5, 2), torch.arange(5)))
+    >>> isinstance(split, Split), len(split), split.take(torch.tensor([3])).target.item()
+    (True, 5, 3)
+    """
 
     @abc.abstractmethod
     def __len__(self) -> int: ...
@@ -175,6 +184,9 @@ def as_tensor(value: Any) -> Tensor:
     """Make a tensor of a tensor, array, sequence or data frame.
 
     Memory that NumPy may not write is copied, because torch would write to it.
+
+    >>> as_tensor([1, 2])
+    tensor([1, 2])
     """
     if isinstance(value, Tensor):
         return value
@@ -304,6 +316,11 @@ def check_finite(value: Tensor, what: str) -> None:
     Args:
         value: The tensor.
         what: Its name in the error.
+
+    >>> check_finite(torch.tensor([1.0, torch.nan]), "inputs")
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: The inputs must be finite numbers, got 1 of 2 values that are NaN \
+or infinite. Remove or impute them.
     """
     if value.is_floating_point() and not torch.isfinite(value).all():
         bad = int((~torch.isfinite(value)).sum())

@@ -313,7 +313,11 @@ def _task_of(train: Split) -> Task:
 
 
 def typed(target: Tensor, task: Task, like: Tensor) -> Tensor:
-    """Give targets the type that the loss takes: class numbers, or the model's precision."""
+    """Give targets the type that the loss takes: class numbers, or the model's precision.
+
+    >>> typed(torch.tensor([0.0, 1.0]), "classification", torch.zeros(1))
+    tensor([0, 1])
+    """
     if task != "classification":
         return target.to(like.device, like.dtype)
     if target.is_floating_point() and not torch.equal(target, target.round()):
@@ -350,7 +354,13 @@ def _check_outputs(outputs: Tensor, subject: Subject, which: Which) -> None:
 
 
 def check_classes(outputs: Tensor, targets: Tensor, which: Which) -> None:
-    """Refuse outputs that are not one column per class, and labels without an output."""
+    """Refuse outputs that are not one column per class, and labels without an output.
+
+    >>> check_classes(torch.zeros(2, 3), torch.tensor([0, 3]), "train")
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: The training labels must be from 0 to 2 (the model has 3 outputs), \
+got 3. Renumber the labels or widen the last layer.
+    """
     if outputs.ndim != 2 or outputs.shape[1] < 2:
         raise InputError(
             "A classifier must give outputs of shape (samples, classes) with at least two "

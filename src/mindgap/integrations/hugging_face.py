@@ -26,6 +26,11 @@ class RemedyMixin:
     :class:`~mindgap.integrations.remedy_optimizer.RemedyOptimizer`. The Trainer clips, steps and
     saves as always. With a ``PerturbedOptimizer`` gradients may be accumulated over several
     batches, all at the same perturbation.
+
+    >>> class Mine(RemedyMixin, _Trainer):
+    ...     "A Trainer of your own, in place of transformers.Trainer."
+    >>> issubclass(Mine, RemedyMixin) and issubclass(RemedyTrainer, RemedyMixin)
+    True
     """
 
     def training_step(
@@ -157,6 +162,15 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
         probe: The measure and its interval; the readings are in ``probe.readings``.
         subject: Makes the subject of the model that is trained, once per training, as in ``lambda
             model: Subject(model, "cross_entropy", {"input_ids": ids, "labels": labels})``.
+
+    >>> import torch
+    >>> from mindgap.measures import ParameterNorm
+    >>> rows = {"input": torch.eye(4), "labels": torch.arange(4) % 2}
+    >>> probe = Probe(measure=ParameterNorm(), every=10)
+    >>> watch = ProbeCallback(probe, lambda model: Subject(model, "cross_entropy", rows))
+    >>> watch.on_train_begin(None, None, None, model=nn.Linear(4, 2))
+    >>> watch.subject.loss.name, probe.readings
+    ('cross_entropy', [])
     """
 
     def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:

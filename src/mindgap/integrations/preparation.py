@@ -22,6 +22,13 @@ def check_remedy(
         remedy: A remedy that is on.
         validate: Gives the loss on held-out training data, or None.
         subject: Joins a model to its training data and loss, or None.
+
+    >>> from mindgap.remedies import EarlyStopping
+    >>> try:
+    ...     check_remedy(EarlyStopping(), validate=None, subject=None)
+    ... except InputError as error:
+    ...     print(str(error).split(". ")[1])
+    Pass a function that returns it.
     """
     if remedy.validation and validate is None:
         raise InputError(
@@ -51,6 +58,19 @@ def prepared_weights(
         model: The model that is trained.
         subject: Joins it to its training data and loss.
         epochs: How many epochs are planned.
+
+    >>> import torch
+    >>> from mindgap.core import Subject
+    >>> from mindgap.remedies import ClassBalance
+    >>> data = torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])
+    >>> prepared_weights(
+    ...     ClassBalance(),
+    ...     None,
+    ...     nn.Linear(2, 2),
+    ...     lambda model: Subject(model, "cross_entropy", data),
+    ...     1,
+    ... ).argmax()
+    tensor(3)
     """
     if model is None or subject is None:
         raise InputError(

@@ -170,6 +170,24 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
         probe: The measure and its interval; the readings are in ``probe.readings``.
         subject: Makes the subject of the module that is trained, once per training, as in ``lambda
             module: Subject(module, "cross_entropy", (inputs, targets))``.
+
+    >>> import torch
+    >>> from skorch import NeuralNetClassifier
+    >>> from mindgap.measures import ParameterNorm
+    >>> probe = Probe(measure=ParameterNorm(), every=2)
+    >>> data = torch.eye(4), torch.arange(4) % 2
+    >>> watch = ProbeCallback(probe, lambda module: Subject(module, "cross_entropy", data))
+    >>> net = NeuralNetClassifier(
+    ...     nn.Linear(4, 2),
+    ...     criterion=nn.CrossEntropyLoss,
+    ...     max_epochs=4,
+    ...     train_split=None,
+    ...     verbose=0,
+    ...     callbacks=[watch],
+    ... )
+    >>> _ = net.fit(*data)
+    >>> [step for step, _ in probe.readings]
+    [2, 4]
     """
 
     def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:

@@ -63,6 +63,11 @@ class Verdict:
     sentences: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
 
+    def __str__(self) -> str:
+        from mindgap.report.text import room_of, verdict
+
+        return "\n".join(verdict(self, room_of(None)))
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Card:

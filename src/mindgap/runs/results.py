@@ -67,11 +67,11 @@ def save_results(sweep: Sweep, path: str | os.PathLike[str]) -> Path:
     """
     return write_whole(
         path,
-        json.dumps(plain(_as_results(sweep)), indent=1, allow_nan=False, ensure_ascii=False) + "\n",
+        json.dumps(plain(as_results(sweep)), indent=1, allow_nan=False, ensure_ascii=False) + "\n",
     )
 
 
-def _as_results(sweep: Sweep) -> dict[str, Any]:
+def as_results(sweep: Sweep) -> dict[str, Any]:
     """Return what :func:`save_results` writes, as a dictionary."""
     rows = [row for row in sweep.rows if row is not None]
     return {
@@ -250,6 +250,16 @@ def results_page(results: Mapping[str, Any]) -> str:
 
     Args:
         results: What :func:`load_results` returned.
+
+    >>> import tempfile
+    >>> from mindgap.runs import SerialExecutor, save_results, sweep
+    >>> from mindgap.studies import CertificateCoverage
+    >>> study, local = CertificateCoverage().tiny(), SerialExecutor()
+    >>> found = sweep(study, store=":memory:", executor=local, progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     results = load_results(save_results(found, f"{folder}/results.json"))
+    >>> results_page(results).startswith(f"# {found.table.title}")
+    True
     """
     table = table_of(checked_results(results))
     if not is_tiny(results):

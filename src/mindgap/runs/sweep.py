@@ -51,6 +51,13 @@ class Sweep:
         resumed: How many trials were in the store before.
         elsewhere: How many trials other drivers of the same store finished meanwhile.
         interrupted: Whether Ctrl-C ended the sweep.
+
+    >>> from mindgap.runs import SerialExecutor, sweep
+    >>> from mindgap.studies import CertificateCoverage
+    >>> study, local = CertificateCoverage().tiny(), SerialExecutor()
+    >>> found = sweep(study, store=":memory:", executor=local, progress=False, limit=1)
+    >>> len(found.records), found.complete
+    (1, False)
     """
 
     study: Study

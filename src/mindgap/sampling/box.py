@@ -17,7 +17,13 @@ from mindgap.ops.mixture.points import as_numbers, as_rows
 
 
 class Domain(ABC):
-    """A bounded, closed set of points."""
+    """A bounded, closed set of points.
+
+    >>> from mindgap.sampling import Box, Product, Simplex
+    >>> domain = Product((Box(0, 1), Simplex(3)))
+    >>> isinstance(domain, Domain), domain.dimension
+    (True, 4)
+    """
 
     @property
     @abstractmethod

@@ -30,6 +30,11 @@ class Sampled:
         points: One row per point.
         values: One row per point.
         new: True where the acquisition function chose the point.
+
+    >>> from mindgap.sampling import Box, TaylorSampler
+    >>> found = TaylorSampler(lambda x: torch.tanh(9 * x[:, 0]), Box(-1, 1), initial=4).run(2)
+    >>> isinstance(found, Sampled), found.points.shape, int(found.new.sum())
+    (True, torch.Size([6, 1]), 2)
     """
 
     points: Tensor

@@ -27,6 +27,9 @@ class Asked:
         point: Its coordinates.
         why: Why it was chosen: ``"initial"`` (of the initial design), ``"acquisition"`` or
             ``"given"`` (evaluated elsewhere).
+
+    >>> Asked(7, (0.5, 0.25)).why
+    'initial'
     """
 
     number: int

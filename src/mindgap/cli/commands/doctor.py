@@ -1,5 +1,7 @@
 """Check the installation: versions, threads, extras, data sets and plug-ins.
 
+  mindgap doctor
+
 The exit code is 1 if something is wrong.
 """
 

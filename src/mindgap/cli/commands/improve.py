@@ -1,6 +1,6 @@
 """Find out what improves a recipe, and prove it on fresh seeds.
 
-mindgap improve my_model.py:make_recipe --budget 30m --report page.html
+  mindgap improve my_model.py:make_recipe --budget 30m --report page.html
 
 The recipe is retuned and raced against remedies on parts of its training data. What is left is
 trained on fresh seeds, and the test targets are opened once. Without a file, the race is on the digits

@@ -2,8 +2,8 @@
 
 Plug-ins are included.
 
-mindgap list --family measure
-mindgap list --family study --names
+  mindgap list --family measure
+  mindgap list --family study --names
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Turn a saved report or the results of a study into a page.
 
-mindgap report docs/results/vbsw-table-1.json -o page.html
+  mindgap report docs/results/vbsw-table-1.json -o page.html
 
 The ending of the output says what is written: .html, .md or .txt.
 """

@@ -1,6 +1,6 @@
 """Run a study, or resume it: finished trials are kept.
 
-mindgap run batch-size-gap --seeds 10 --results results.json
+  mindgap run batch-size-gap --seeds 10 --results results.json --report page.html
 
 Trials are kept in a store as they finish. A killed or interrupted run resumes where it stopped.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.cli.options import add_executor, executor_of, take
-from mindgap.cli.output import check_writable, note, write, write_json
+from mindgap.cli.output import check_page, check_writable, note, write, write_json
 
 FAMILY = "study"
 
@@ -38,6 +38,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--limit", type=int, metavar="N", help="run at most N trials now")
     group.add_argument("--results", "-o", metavar="PATH", help="write the results here as JSON")
+    group.add_argument(
+        "--report", metavar="PATH.html", help="write a page with the table and all charts"
+    )
     group.add_argument("--json", action="store_true", help="print the table as JSON")
     group.add_argument("--quiet", "-q", action="store_true", help="show no progress bar")
 
@@ -45,12 +48,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Sweep the trials, print the table, keep the results."""
     check_writable(arguments.results)
+    check_page(arguments.report)
     study: Any = take(arguments.spec, arguments)
     return _sweep(study.tiny() if arguments.tiny else study, arguments)
 
 
 def _sweep(study: Any, arguments: argparse.Namespace) -> int:
+    from mindgap.report import study_page
     from mindgap.runs import save_results, sweep
+    from mindgap.runs.results import as_results
 
     with executor_of(arguments) as executor:
         swept = sweep(
@@ -67,6 +73,9 @@ def _sweep(study: Any, arguments: argparse.Namespace) -> int:
     if swept.complete and arguments.results:
         save_results(swept, arguments.results)
         note(f"The results are at {Path(arguments.results).resolve()}")
+    if swept.complete and arguments.report:
+        study_page(as_results(swept), arguments.report)
+        note(f"The page is at {Path(arguments.report).resolve()}")
     for failure in swept.failures[:5]:
         note(f"A trial failed: {failure[1].error}")
     if not swept.complete:

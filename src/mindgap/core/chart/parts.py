@@ -75,6 +75,9 @@ class Ticks(Piece):
     Args:
         name: What the places are.
         x: The places.
+
+    >>> Ticks(name="evaluations", x=(0.0, 0.5)).x
+    (0.0, 0.5)
     """
 
     name: str = ""
@@ -125,6 +128,9 @@ class Contour(Piece):
     Args:
         name: What the legend says; contours of one name share a color.
         z: One row per y, one entry per x.
+
+    >>> Contour(name="boundary", z=[[-1.0, 1.0]]).name
+    'boundary'
     """
 
     name: str = ""
@@ -140,6 +146,9 @@ class Mark(Piece):
         x: Place on the first axis.
         y: Place on the second axis; in a bar chart, the value.
         color: A CSS color; the renderer chooses one otherwise.
+
+    >>> Mark(name="chosen", x=0.5).y is None
+    True
     """
 
     name: str = ""

@@ -83,6 +83,10 @@ class Paired:
         permutation_p_value: Two-sided p-value of the sign-flip test, which assumes no normality but
             independent pairs; NaN where splits overlap.
         pairs: Number of pairs.
+
+    >>> found = paired([0.10, 0.12, 0.11], [0.15, 0.16, 0.17])
+    >>> isinstance(found, Paired), round(found.difference, 3), found.pairs
+    (True, -0.05, 3)
     """
 
     difference: float
@@ -171,6 +175,10 @@ class Nested:
             counts as noise, so alone it says nothing about new data.
         p_value: The p-value that belongs to ``interval``.
         freedom: Degrees of freedom of ``interval``.
+
+    >>> found = paired_nested([[1.0, 1.2], [2.0, 2.1]], [[0.5, 0.6], [1.4, 1.6]])
+    >>> isinstance(found, Nested), round(found.difference, 3)
+    (True, 0.55)
     """
 
     over_splits: Paired

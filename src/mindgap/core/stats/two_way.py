@@ -30,6 +30,10 @@ class TwoWay:
         residual: Variance that belongs to one seed and one sample.
         seeds: Number of seeds.
         samples: Number of samples.
+
+    >>> found = two_way([[0.1, 0.3, 0.2], [0.2, 0.4, 0.2]])
+    >>> isinstance(found, TwoWay), round(found.difference, 3), (found.seeds, found.samples)
+    (True, 0.233, (2, 3))
     """
 
     difference: float

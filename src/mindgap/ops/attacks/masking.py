@@ -48,9 +48,9 @@ class Sign:
         """The sign in words.
 
         >>> Sign(name="zero gradients", share=0.5, found=True).sentence
-        'the gradient is exactly zero at 50% of the samples'
+        'the gradient is exactly zero at 50\xa0% of the samples'
         """
-        return SENTENCES[self.name].format(share=f"{self.share:.0%}")
+        return SENTENCES[self.name].format(share=f"{100 * self.share:.0f}\N{NO-BREAK SPACE}%")
 
 
 def zero_gradients(silent: Tensor, right: Tensor) -> Sign:
