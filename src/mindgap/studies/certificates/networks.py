@@ -53,7 +53,9 @@ def shifted_cnn() -> nn.Module:
 
 def small_mlp() -> nn.Module:
     """Make an MLP of one hidden layer of 100 units for 28×28 images, weights by He et al."""
-    return he(nn.Sequential(Scaled(), nn.Flatten(), nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 10)))
+    return he(
+        nn.Sequential(Scaled(), nn.Flatten(), nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 10))
+    )
 
 
 def small_cnn() -> nn.Module:
