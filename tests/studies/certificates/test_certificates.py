@@ -27,9 +27,19 @@ from mindgap.studies.certificates.networks import (
 
 def record(**changes: Any) -> dict[str, Any]:
     common = {
-        **{"bound": 0.1, "error": 0.02, "error_limit": 0.03, "kl": 2000.0, "samples": 60_000},
-        **{"paid": {"scales": 30.0, "tried": 2.0}, "delta": 0.05, "draws": 100, "test_error": 0.02},
-        **{"prior_error": None, "prior_bound": None, "verdict": "valid", "cpu_minutes": 3.0},
+        "bound": 0.1,
+        "error": 0.02,
+        "error_limit": 0.03,
+        "kl": 2000.0,
+        "samples": 60_000,
+        "paid": {"scales": 30.0, "tried": 2.0},
+        "delta": 0.05,
+        "draws": 100,
+        "test_error": 0.02,
+        "prior_error": None,
+        "prior_bound": None,
+        "verdict": "valid",
+        "cpu_minutes": 3.0,
     }
     return {**common, **changes}
 
