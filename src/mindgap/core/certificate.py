@@ -16,6 +16,13 @@ THEOREMS = {
     "quadratic": "quadratic (Rivasplata et al.)",
     "mcallester": "square root (McAllester, Maurer)",
     "catoni": "exponential (Catoni)",
+    "binomial": "binomial tail (Clopper and Pearson)",
+    "martingale": "martingale with a fixed λ (Catoni, Seldin et al.)",
+}
+PREDICTORS = {
+    "pac-bayes": ", if new weights are drawn for every answer",
+    "held-out": ", by this one network with its weights as they are",
+    "progressive": ", if a model of the stream is drawn for every answer",
 }
 _FORMER_NAMES = {"guess": "baseline"}  # of fields, in certificates that were saved before
 
@@ -50,6 +57,8 @@ class Certificate:
         theorem: The theorem of ``bound``, a key of ``THEOREMS``.
         paid: Nats beyond the KL, by what they pay for: choices that a union bound covers.
         inverse_temperature: λ of Catoni's bound, from the prior's data; None for a grid.
+        mode: ``"pac-bayes"``, ``"held-out"`` or ``"progressive"``.
+        recommendation: Which mode suits the problem, and why.
         name: What was certified.
         prior: ``"learned"`` or ``"initial"``.
         posterior: The distribution of the weights, ``"gaussian"`` or ``"uniform"``.
@@ -97,6 +106,8 @@ class Certificate:
     theorem: str = "kl"  # certificates that were saved before the mixture say nothing
     paid: Mapping[str, float] = dataclasses.field(default_factory=dict)
     inverse_temperature: float | None = None
+    mode: str = "pac-bayes"
+    recommendation: str = ""
     name: str = ""
     prior: str = ""
     posterior: str = ""
@@ -135,6 +146,8 @@ class Certificate:
         return f"valid, vacuous ({self._why_vacuous()})"
 
     def _why_vacuous(self) -> str:
+        if self.mode != "pac-bayes":
+            return f"{self.samples:,} bound samples are too few for an error of {100 * self.error:.1f} %"
         if self.error_limit >= self.baseline:
             return (
                 f"the stochastic classifier errs on {100 * self.error:.1f} % of the bound data, "
@@ -147,33 +160,40 @@ class Certificate:
         """The certificate in one sentence."""
         return (
             f"With a confidence of {1 - self.delta:.4g}, at most {_up(self.bound)} of the answers "
-            "on unseen data of the same kind are wrong, if new weights are drawn for every answer."
+            f"on unseen data of the same kind are wrong{PREDICTORS[self.mode]}."
         )
 
     def _short(self) -> str:
         return THEOREMS.get(self.theorem, self.theorem).partition(" (")[0]
 
-    def _paid(self) -> str:
-        return "".join(f", and {nats:.1f} for {name}" for name, nats in self.paid.items())
+    def _drawn(self) -> str:
+        if not self.draws:
+            return ""
+        return (
+            f" (at most {_up(self.error_limit)} by {self.draws:,} draws of the weights, "
+            f"δ' = {self.monte_carlo_delta:g})"
+        )
 
     def __str__(self) -> str:
-        draws = (
-            f"at most {_up(self.error_limit)} by {self.draws:,} draws of the weights, "
-            f"δ' = {self.monte_carlo_delta:g}"
-        )
         others = ", ".join(
             f"{name} {_up(min(value, 9.99))}"
             for name, value in self.bounds.items()
             if name != self.theorem
         )
+        also = f"; {others}" if others else ""
         lines = [
             f"{self.name or 'certificate'}: {self.verdict}",
             self.promise if self.valid else "No promise follows from these numbers.",
-            f"  bound         {_up(self.bound)}  ({self._short()}, δ = {self.delta:g}; {others})",
-            f"  error         {100 * self.error:.2f} %  on {self.samples:,} bound samples ({draws})",
-            f"  KL            {self.kl:,.1f} nats, {self.posterior} posterior from the "
-            f"{self.prior} prior{self._paid()}",
+            f"  bound         {_up(self.bound)}  ({self._short()}, δ = {self.delta:g}{also})",
+            f"  error         {100 * self.error:.2f} %  on {self.samples:,} bound samples"
+            f"{self._drawn()}",
         ]
+        if self.mode == "pac-bayes":
+            lines.append(
+                f"  KL            {self.kl:,.1f} nats, {self.posterior} posterior from the "
+                f"{self.prior} prior"
+            )
+        lines += [f"  paid          {nats:.1f} nats for {name}" for name, nats in self.paid.items()]
         if self.prior_error is not None and self.prior_bound is not None:
             lines.append(
                 f"  prior alone   {100 * self.prior_error:.2f} %  (held-out bound {_up(self.prior_bound)}, "
@@ -183,6 +203,8 @@ class Certificate:
             lines.append(
                 f"  test error    {100 * self.test_error:.2f} %  on {self.sizes.get('test', 0):,} samples"
             )
+        if self.recommendation:
+            lines.append(f"  advice        {self.recommendation}")
         return "\n".join([*lines, *(f"  note          {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:

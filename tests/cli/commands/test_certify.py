@@ -80,6 +80,27 @@ def test_parts_of_the_figure_add_up(own: str, capsys: pytest.CaptureFixture[str]
         assert sum(parts.values()) == pytest.approx(bound)
 
 
+@pytest.mark.parametrize(("mode", "words"), [("held-out", "fixed"), ("progressive", "stream")])
+def test_modes_in_words_json_and_page(
+    mode: str, words: str, own: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    options = ["--mode", mode, "--blocks", "3", "--tried", "10", "-q", "--report", str(page)]
+    assert main(["certify", f"{own}:make_recipe", *options]) == 0
+    assert "mode for one fixed model" in (out := capsys.readouterr().out) or "stream" in out
+    assert "2.3 nats for tried" in out
+    text = page.read_text(encoding="utf-8").replace(library(), "")
+    assert words in text
+    assert "draw new weights for every answer" not in text.lower()
+    assert main(["certify", f"{own}:make_recipe", *options[:-2], "--json"]) == 0
+    found = Certificate.from_json(capsys.readouterr().out)
+    assert (found.mode, found.draws) == (mode, 0)
+    assert found.recommendation in out
+    parts = shares(found, found.theorem)
+    assert parts["paid"] > 0
+    assert sum(parts.values()) == pytest.approx(found.bound)
+
+
 def test_a_trained_model_with_held_out_data(own: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["certify", f"{own}:make_pair", *QUICK[2:], "--posterior", "uniform", "--json"]) == 0

@@ -4,10 +4,14 @@ mindgap certify digits --report certificate.html
 mindgap certify mnist --net lenet5 --prior-epochs 10 --draws 300000 --json > certificate.json
 mindgap certify my_model.py:make_recipe --prior initial
 
+mindgap certify digits --mode held-out --tried 10
+
 The target is the name of a data set, or a function of yours that returns a mindgap.Recipe, a
 mindgap.Subject with its initial weights, or a pair (subject, held-out data) whose second part the
 model has never seen. The certificate holds for the stochastic classifier that is trained, which
-draws new weights for every prediction; --save writes it.
+draws new weights for every prediction, or in the other modes for fixed models; --save writes them.
+Every certificate says which mode suits the problem, and why. If you tried several architectures,
+seeds or settings on these data before this one, say how many with --tried.
 """
 
 import argparse
@@ -19,7 +23,7 @@ from mindgap.cli.options import refuse
 from mindgap.cli.output import check_page, check_writable, note, save_weights, write, write_json
 
 SETTINGS = (
-    *("prior", "posterior", "prior_share", "delta", "monte_carlo_delta", "scale", "draws", "floor"),
+    *("mode", "blocks", "prior", "posterior", "prior_share", "delta", "monte_carlo_delta", "scale", "draws", "floor"),
     *("most_draws", "tried", "objective", "epochs", "batch_size", "learning_rate", "seed"),
 )
 
@@ -36,6 +40,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("certificate")
     group.add_argument(
+        "--mode",
+        default="pac-bayes",
+        help="pac-bayes: a classifier with noise on its weights; held-out: one fixed network by the "
+        "binomial tail; progressive: a model drawn from a stream (pac-bayes)",
+    )
+    group.add_argument(
         "--prior",
         help="learned on a share of the training data, or initial: the weights before training "
         "(learned)",
@@ -49,7 +59,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--prior-share",
         type=float,
         metavar="X",
-        help="share of the training data for the prior (0.5)",
+        help="share of the training data for the prior (0.7; 0.5 for the first model of a stream)",
+    )
+    group.add_argument(
+        "--blocks",
+        type=int,
+        metavar="N",
+        default=5,
+        help="blocks of the progressive mode, each judged by a model of what came before (5)",
     )
     group.add_argument(
         "--delta",
@@ -162,7 +179,7 @@ def run(arguments: argparse.Namespace) -> int:
         certificate_page(certificate, arguments.report)
         note(f"The page is at {Path(arguments.report).resolve()}")
     if arguments.save:
-        save_weights(certificate.model, arguments.save, "The stochastic classifier is")
+        save_weights(certificate.model, arguments.save, "The certified classifier is")
     return 0 if certificate.valid else 1
 
 

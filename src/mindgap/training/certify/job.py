@@ -19,7 +19,6 @@ from mindgap.core import (
     binomial_tail_inverse,
     choice,
     implements,
-    kl_inverse,
     number,
     same_environment,
     validated,
@@ -27,6 +26,7 @@ from mindgap.core import (
 from mindgap.ops.pac_bayes import bounds as pac_bayes
 from mindgap.ops.pac_bayes.per_sample_draws import Drawn, expected_losses
 from mindgap.ops.pac_bayes.posterior import GRID, Kind, StochasticModel, stochastic_model
+from mindgap.training.certify import modes
 from mindgap.training.certify.material import Material, of_recipe, of_subject
 from mindgap.training.certify.posterior import rules, train_posterior
 from mindgap.training.certify.settings import Settings, broken, checked, checked_scales, completed
@@ -37,6 +37,12 @@ from mindgap.training.fitted import Fitted
 TRAINING, DRAWING, TESTING, PILOTING = 500_003, 500_009, 500_029, 500_041
 PILOT = 4096  # samples that say how many draws are needed
 MONTE_CARLO_PART = 0.05  # of the bound, which the draws may add to it
+DEFAULT = next(iter(pac_bayes.THEOREMS))  # chosen in advance; the others are shown beside it
+Prior = Literal["learned", "initial"]
+Mode = Literal["pac-bayes", "held-out", "progressive"]
+MODES = ("pac-bayes", "held-out", "progressive")
+STREAM_SHARE = 0.5  # of the data, for the first model of a stream: the later ones get more
+SCALES = {"learned": 0.01, "initial": 0.05}  # of the prior, where none is given
 Theorems = Mapping[str, Callable[[float, float, int, float], float]]
 
 
@@ -62,7 +68,7 @@ def _certificate_of(
     looks = candidates * settings.tried
     drawn_delta = settings.monte_carlo_delta / looks
     rest = settings.delta - settings.monte_carlo_delta
-    rate = _inverse_temperature(model, material, settings.delta)
+    rate = modes.fixed_rate(material, model.mean_outputs, settings.delta)
     if material.start is not None:
         model.move_to(torch.cat([material.start[name].flatten() for name in model.shapes]))
     _train(model, material, settings, rest / looks, progress)
@@ -82,23 +88,19 @@ def _certificate_of(
     drawn = _drawn(model, material.bound, settings, DRAWING, draws, unstable)
     return Certificate(
         **_limits(drawn, judge, drawn_delta),
+        **_told(material, settings),
         kl=kl,
         paid=paid,
         samples=len(material.bound),
         theorem=DEFAULT,
         inverse_temperature=rate,
-        baseline=1 - float(material.bound.targets.long().bincount().max()) / len(material.bound),
-        delta=settings.delta,
         monte_carlo_delta=settings.monte_carlo_delta,
-        name=material.name,
-        prior=material.prior,
         posterior=settings.posterior,
         scale=scale or 0.0,
         scales=model.prior_scales() if scale is None else {},
         prior_error=control[0],
         prior_bound=control[1],
         test_error=_test_error(model, material, settings, unstable),
-        digests=material.digests,
         notes=(*material.notes, *_more_draws(drawn, settings.draws, unstable)),
         sizes={**material.sizes, "train": len(material.train), "weights": model.center.numel()},
         settings={
@@ -108,8 +110,55 @@ def _certificate_of(
             "pilot": 0 if settings.draws else min(PILOT, len(material.bound)),
         },
         broken=material.broken or unstable,
-        version=__version__,
         model=model,
+    )
+
+
+def _told(material: Material, settings: Settings) -> dict[str, Any]:
+    """Say what every mode says about its data."""
+    return {
+        "baseline": 1 - float(material.bound.targets.long().bincount().max()) / len(material.bound),
+        "delta": settings.delta,
+        "name": material.name,
+        "prior": material.prior,
+        "digests": material.digests,
+        "version": __version__,
+    }
+
+
+def _without_noise(
+    material: Material, settings: Settings, mode: Mode, recipe: Any, share: float, blocks: int
+) -> Certificate:
+    """Certify fixed models, without a posterior."""
+    if material.learned_on is None:
+        raise InputError(
+            f"mode={mode!r} must have a learned prior, got the initial weights. Pass "
+            "prior='learned', or mode='pac-bayes'."
+        )
+    if mode == "progressive" and not isinstance(recipe, Recipe):
+        raise InputError(
+            "mode='progressive' must get a recipe, which it trains on growing data, got a trained "
+            "model. Pass the recipe, or mode='held-out'."
+        )
+    found = (
+        modes.held_out(material, settings)
+        if mode == "held-out"
+        else modes.progressive(recipe, material, settings, share, blocks)
+    )
+    paid = {"tried": math.log(settings.tried)} if settings.tried > 1 else {}
+    return Certificate(
+        **{**_told(material, settings), **found},
+        bounds={found["theorem"]: found["bound"]},
+        paid=paid,
+        mode=mode,
+        notes=material.notes,
+        sizes={**material.sizes, "train": len(material.train)},
+        settings={
+            "tried": settings.tried,
+            "seed": settings.seed,
+            "floor": settings.floor,
+            "blocks": blocks if mode == "progressive" else 1,
+        },
     )
 
 
@@ -234,24 +283,6 @@ def _limits(
     }
 
 
-def _inverse_temperature(model: StochasticModel, material: Material, delta: float) -> float | None:
-    """Fix Catoni's λ by the data of a learned prior, which are not the bound data.
-
-    With the upper limit q of the prior's error on its own share and the kl inverse p of ln(1/δ)/n
-    it is ln(p(1 - q)/(q(1 - p))): the best λ if the posterior errs as often and costs nothing. A
-    prior that has learned its share by heart makes it too large, which costs tightness only.
-    """
-    if material.learned_on is None:
-        return None
-    seen = binomial_tail_inverse(
-        _errors(model, material.learned_on), len(material.learned_on), delta
-    )
-    seen = min(seen, 0.5)
-    above = kl_inverse(seen, math.log(1 / delta) / len(material.bound))
-    odds = math.log(above / seen) - math.log((1 - above) / (1 - seen))
-    return min(odds, pac_bayes.LARGEST_INVERSE_TEMPERATURE)
-
-
 def _control(
     model: StochasticModel, material: Material, delta: float
 ) -> tuple[float | None, float | None]:
@@ -261,16 +292,8 @@ def _control(
     """
     if material.learned_on is None:
         return None, None
-    wrong = _errors(model, material.bound)
+    wrong, _ = modes.judged(model.mean_outputs, material.bound)
     return wrong / len(material.bound), binomial_tail_inverse(wrong, len(material.bound), delta)
-
-
-def _errors(model: StochasticModel, split: Split) -> int:
-    """Count the errors of the mean weights."""
-    return sum(
-        int((model.mean_outputs(batch.inputs).argmax(1).cpu() != batch.target.cpu().long()).sum())
-        for batch in split.batches(512)
-    )
 
 
 def _test_error(
@@ -285,21 +308,18 @@ def _stream(seed: int, stage: int) -> int:
     return (seed * 1_000_003 + stage) % 2**63
 
 
-DEFAULT = next(iter(pac_bayes.THEOREMS))  # chosen in advance; the others are shown beside it
-Prior = Literal["learned", "initial"]
-SCALES = {"learned": 0.01, "initial": 0.05}  # of the prior, where none is given or learned
-
-
 @implements("P1", cites=("perezortiz2021tighter", "dziugaite2017computing"))
 @validated
 @same_environment()
 def certify(
     subject: Subject | Recipe | Fitted,
     *,
+    mode: Mode = "pac-bayes",
     prior: Prior | None = None,
     posterior: Kind = "gaussian",
     held_out: Any = None,
-    prior_share: float = 0.5,
+    prior_share: float | None = None,
+    blocks: int = 5,
     transform: Transform | None = None,
     delta: float = 0.05,
     monte_carlo_delta: float = 0.01,
@@ -335,6 +355,10 @@ def certify(
 
     Args:
         subject: A recipe, a trained subject, or what :func:`mindgap.fit` returned.
+        mode: ``"pac-bayes"`` certifies a classifier with noise on its weights. ``"held-out"``
+            certifies the network that the prior's share trained, as it is, by the binomial tail.
+            ``"progressive"`` certifies a model drawn at random from a stream: each of ``blocks``
+            parts of the data is judged by the model trained on what came before.
         prior: ``"learned"``: a recipe is trained on ``prior_share`` of its training data, and the
             rest are the bound data. A trained subject is itself the prior of ``held_out``.
             ``"initial"``: the weights from before training are the prior, and all training data
@@ -342,7 +366,9 @@ def certify(
             ``held_out``.
         posterior: The distribution of the weights: ``"gaussian"``, or ``"uniform"`` in boxes.
         held_out: ``(inputs, targets)`` that a trained subject has never seen, to bound its risk.
-        prior_share: The share of a recipe's training data that trains a learned prior.
+        prior_share: The share of a recipe's training data that trains a learned prior. If None,
+            0.7, or 0.5 for the first model of a stream.
+        blocks: The blocks of the progressive mode, each of which costs a training.
         transform: Fitted on the prior's part of a recipe's data, and then applied to all inputs:
             a function that takes a split and returns a function of the inputs, as
             :func:`mindgap.training.certify.transform.standardize` does. The bound data must not
@@ -390,23 +416,37 @@ def certify(
     """
     began = time.process_time()
     settings = checked(locals())
+    choice("mode", mode, MODES)
     scales = checked_scales(scale)
-    share = number("prior_share", prior_share, 0, 1)
+    usual = STREAM_SHARE if mode == "progressive" else modes.PRIOR_SHARE
+    share = usual if prior_share is None else number("prior_share", prior_share, 0, 1)
     material = _material(subject, prior, held_out, share, seed, transform)
-    tried = scales or (_default_scale(material.prior, posterior),)
+    if mode == "pac-bayes":
+        best = _best(material, settings, scales, progress)
+    else:
+        best = _without_noise(material, settings, mode, subject, share, blocks)
+    return dataclasses.replace(
+        best,
+        recommendation=modes.recommended(best) if best.valid else "",
+        settings={
+            **best.settings,
+            "prior_share": share if isinstance(subject, Recipe) else None,
+        },
+        cost={"cpu_seconds": time.process_time() - began},
+    )
+
+
+def _best(
+    material: Material, settings: Settings, scales: tuple[float, ...], progress: bool
+) -> Certificate:
+    """Certify every scale of the prior, and return the best, which pays for the choice."""
+    tried = scales or (_default_scale(material.prior, settings.posterior),)
     found = [_certificate_of(material, settings, own, len(tried), progress) for own in tried]
     best = min(found, key=lambda one: one.bound)
     paid = f"the best of {len(tried)}, each held to 1/{len(tried)} of δ and δ' (union bound)"
     learned = f"learned, one per parameter tensor, each from a grid of {len(GRID)}"
-    return dataclasses.replace(
-        best,
-        chosen=paid if len(tried) > 1 else learned if best.scales else best.chosen,
-        settings={
-            **best.settings,
-            "prior_share": prior_share if isinstance(subject, Recipe) else None,
-        },
-        cost={"cpu_seconds": time.process_time() - began},
-    )
+    chosen = paid if len(tried) > 1 else learned if best.scales else best.chosen
+    return dataclasses.replace(best, chosen=chosen)
 
 
 def _default_scale(prior: str, posterior: str) -> float | None:

@@ -9,7 +9,13 @@ from torch import Tensor, nn
 
 from mindgap.core import Batch, InputError, Inputs, Recipe, Split, Subject, as_split
 from mindgap.ops.samples import sample_hashes
-from mindgap.training.certify.checks import check_shared, check_state, leaking_weights, repetitions
+from mindgap.training.certify.checks import (
+    check_shared,
+    check_state,
+    leaking_weights,
+    repetitions,
+    standardized,
+)
 from mindgap.training.certify.settings import check_outputs
 from mindgap.training.certify.transform import Transform, TransformedSplit
 from mindgap.training.fit import fit
@@ -71,7 +77,7 @@ def of_recipe(
             )
         _check_recipe(recipe, whole, test, seed)
         return _material(recipe, prior, recipe.build(seed), (None, whole, test), whole)
-    mine, rest = _parted(len(whole), share, seed)
+    mine, rest = parted(len(whole), share, seed)
     if transform is not None:
         function = transform(whole.subset(mine))
         whole = TransformedSplit(whole, function)
@@ -109,6 +115,7 @@ def _material(
     learned_on, bound, test = parts
     digests, notes = _checked(learned_on, bound, test, own_split=True)
     broken, told = repetitions(whole)
+    broken = broken or standardized(bound, whole)
     return Material(
         name=recipe.name,
         prior=prior,
@@ -123,7 +130,8 @@ def _material(
     )
 
 
-def _parted(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
+def parted(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Divide places at random, without regard to classes, into those of the prior and the rest."""
     first = round(share * count)
     if not 1 <= first < count:
         raise InputError(
@@ -151,6 +159,7 @@ def of_subject(subject: Subject, held_out: object, rebuilt: nn.Module | None = N
     check_outputs(copy.deepcopy(network), both)
     digests, notes = _checked(subject.train, new, subject.test, own_split=False)
     broken, told = repetitions(new)
+    broken = broken or standardized(new, both)
     return Material(
         name=subject.name,
         prior="learned",
@@ -180,6 +189,7 @@ def _of_initial(subject: Subject, rebuilt: nn.Module | None) -> Material:
     network.load_state_dict(subject.initial)
     digests, notes = _checked(None, subject.train, subject.test, own_split=False)
     broken, told = repetitions(subject.train)
+    broken = broken or standardized(subject.train)
     return Material(
         name=subject.name,
         prior="initial",
