@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,9 +12,14 @@ from mindgap.core import Subject, Undefined
 from mindgap.measures import Compression
 from mindgap.nets import MLP
 from mindgap.ops.compression import convolved
-from mindgap.ops.compression.convolved import convolved_cushions, convolved_work
+from mindgap.ops.compression.convolved import (
+    convolved_cushions,
+    convolved_smoothness,
+    convolved_work,
+)
 from mindgap.ops.compression.cushions import cushions
 from mindgap.ops.compression.dense import dense_net
+from mindgap.ops.compression.project import compressed, compressed_chain, matrix_project, smoothness
 from mindgap.ops.paths.chain import read_chain
 
 SHAPE = (2, 6, 6)
@@ -76,6 +83,42 @@ def test_cushions_equal_those_of_explicit_matrices(pool: nn.Module) -> None:
             assert float(row[place]) == pytest.approx(float(wanted), rel=1e-9)
 
 
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, 1), nn.AvgPool2d(2)])
+def test_smoothness_equals_that_of_explicit_jacobians(pool: nn.Module) -> None:
+    net, inputs = made(pool)
+    chain = read_chain(net, SHAPE)
+    other = compressed_chain(chain, [30, 40, 50, 8])
+    for place, layer in enumerate(chain.layers):
+        count = (30, 40, 50, 8)[place]
+        assert torch.equal(other.layers[place].weight, matrix_project(layer.weight, count, place))
+    # The same network by torch: batch normalization is in the first layer of the chain already.
+    noisy = copy.deepcopy(net)
+    noisy[1] = nn.Identity()
+    weighted = [noisy[0], noisy[4], noisy[7], noisy[9]]
+    for layer, own in zip(weighted, other.layers, strict=True):
+        layer.weight = nn.Parameter(own.weight, requires_grad=False)
+        layer.bias = nn.Parameter(own.bias, requires_grad=False)
+    found = convolved_smoothness(chain, other, inputs)
+    for place, sample in enumerate(inputs):
+        least, clean, left = float("inf"), [], sample[None]
+        for piece in pieces(net):
+            left = piece(left)
+            clean.append(left)
+        moved = sample[None]
+        for first in range(3):
+            moved = pieces(noisy)[first](moved)
+            noise = moved - clean[first]
+            for later in range(first + 1, 4):
+                through = nn.Sequential(*pieces(net)[first + 1 : later + 1])
+                slope = jacobian(through, clean[first][0]) @ noise.flatten()
+                bent = (through(moved) - clean[later]).flatten() - slope
+                if bent.norm() > 1e-12 * clean[later].norm():
+                    size = noise.norm() / clean[first].norm()
+                    least = min(least, float(size * clean[later].norm() / bent.norm()))
+        assert float(found[place]) == pytest.approx(least, rel=1e-9)
+    assert bool(found.isfinite().any())
+
+
 def test_random_rows_converge_to_the_exact_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     net, inputs = made(nn.MaxPool2d(2))
     chain = read_chain(net, SHAPE)
@@ -98,6 +141,12 @@ def test_a_perceptron_has_the_same_cushions_either_way() -> None:
     assert torch.allclose(dense.minimal, other.minimal)
     assert torch.allclose(dense.contraction, other.contraction)
     assert (dense.widths, dense.fans) == (other.widths, other.fans)
+    net, chain = dense_net(subject), read_chain(subject.model, (4,))
+    counts = [20, 20, 20]
+    small, noisy = compressed(net, counts, 1), compressed_chain(chain, counts, 1)
+    assert torch.equal(small.run(x.double()).left[-1], noisy.run(x)[0])
+    both = smoothness(net, small, net.run(x.double())), convolved_smoothness(chain, noisy, x)
+    assert torch.allclose(*both)
 
 
 def test_work_counts_the_products_of_all_rows() -> None:
@@ -118,7 +167,15 @@ def test_the_measure_takes_convolutions_and_refuses_residual_nets_by_name() -> N
     largest = max(1.0, float(found.contraction.max()))
     wanted = (largest * 4) ** 2 * float((layer * minimal).pow(-2).sum())
     assert float(result) == pytest.approx(wanted, rel=1e-9)
-    assert "kept" not in result.terms  # Algorithm 1 is for dense layers
+    chain = read_chain(net, SHAPE)
+    counts = [max(1, round(0.5 * layer.weight.numel())) for layer in chain.layers]
+    other = compressed_chain(chain, counts)
+    before, after = chain.run(inputs)[0], other.run(inputs)[0]
+    error = float(((after - before).norm(dim=1) / before.norm(dim=1)).mean())
+    assert (result.terms["kept"], result.terms["error"]) == (sum(counts), pytest.approx(error))
+    smooth = float(convolved_smoothness(chain, other, inputs).min())
+    assert result.terms["smoothness"] == pytest.approx(smooth)
+    assert "promised_error" not in result.terms  # the theorem's lemma is about dense layers
 
     class Block(nn.Module):
         def __init__(self) -> None:

@@ -7,6 +7,7 @@ the matrix that it stands for, so that the definitions for dense layers hold as 
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -71,6 +72,53 @@ def convolved_cushions(chain: Chain, inputs: Tensor, seed: int = 0) -> Cushions:
         first.fans,
         max(part.error for part in parts),
     )
+
+
+def convolved_smoothness(chain: Chain, other: Chain, inputs: Tensor) -> Tensor:
+    """Return interlayer smoothness ρ under the noise of another chain's weights, per sample.
+
+    It is defined as :func:`mindgap.ops.compression.project.smoothness` is.
+
+    Args:
+        chain: The network.
+        other: The same with compressed weights.
+        inputs: Samples, in the shape of the network's input.
+
+    >>> from mindgap.ops.paths.chain import read_chain
+    >>> chain = read_chain(
+    ...     torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.Conv2d(1, 1, 1)), (1, 2, 2)
+    ... )
+    >>> convolved_smoothness(chain, chain, torch.ones(1, 1, 2, 2)).tolist()  # linear: no bend
+    [inf]
+    """
+    layers, others = _layers(chain), _layers(other)
+    least = torch.full((len(inputs),), torch.inf, dtype=torch.double)
+    entered = chain.shaped(inputs)
+    clean = [layers[0].weights(entered)]
+    for before, layer in itertools.pairwise(layers):
+        clean.append(layer.weights(before.activate(clean[-1])))
+    for first in range(len(layers) - 1):
+        moved = others[first].weights(entered)
+        entered = layers[first].activate(moved)
+        passed = moved - clean[first]
+        size = _sizes(passed) / _sizes(clean[first])
+        for later in range(first + 1, len(layers)):
+            forward = _step(layers[later - 1], layers[later])
+            # The slope of one step, at the clean signal, along the noise.
+            passed = torch.autograd.functional.jvp(forward, clean[later - 1], passed)[1]
+            moved = forward(moved)
+            bent, left = _sizes(moved - clean[later] - passed), _sizes(clean[later])
+            straight = bent <= 1e-12 * left  # rounding is no bend
+            least = torch.minimum(least, torch.where(straight, torch.inf, size * left / bent))
+    return least
+
+
+def _step(before: _Layer, layer: _Layer) -> Callable[[Tensor], Tensor]:
+    return lambda units: layer.weights(before.activate(units))
+
+
+def _sizes(units: Tensor) -> Tensor:
+    return units.flatten(1).norm(dim=1)
 
 
 def convolved_work(chain: Chain) -> int:

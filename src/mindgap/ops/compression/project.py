@@ -16,6 +16,7 @@ from mindgap.core import InputError, implements
 from mindgap.core.special import bisect
 from mindgap.ops.compression.cushions import Cushions
 from mindgap.ops.compression.dense import DenseNet, Pass
+from mindgap.ops.paths.chain import Chain, Weights
 
 CHUNK = 2**21  # signs that are held at once
 
@@ -185,9 +186,28 @@ def compressed(net: DenseNet, counts: Sequence[int], seed: int = 0) -> DenseNet:
         counts: Projections of every layer.
         seed: Seed of the signs; every layer has its own.
     """
-    pairs = enumerate(zip(net.weights, counts, strict=True))
-    weights = tuple(matrix_project(one, count, 1000 * seed + k) for k, (one, count) in pairs)
-    return dataclasses.replace(net, weights=weights)
+    return dataclasses.replace(net, weights=_projected(net.weights, counts, seed))
+
+
+def compressed_chain(chain: Chain, counts: Sequence[int], seed: int = 0) -> Chain:
+    """Project the weights of every layer; a kernel is projected once, for all its places.
+
+    Args:
+        chain: The network.
+        counts: Projections of every layer.
+        seed: Seed of the signs; every layer has its own.
+    """
+    weights = iter(_projected([layer.weight for layer in chain.layers], counts, seed))
+    steps = (
+        dataclasses.replace(step, weight=next(weights)) if isinstance(step, Weights) else step
+        for step in chain.steps
+    )
+    return dataclasses.replace(chain, steps=tuple(steps))
+
+
+def _projected(matrices: Sequence[Tensor], counts: Sequence[int], seed: int) -> tuple[Tensor, ...]:
+    pairs = enumerate(zip(matrices, counts, strict=True))
+    return tuple(matrix_project(one, count, 1000 * seed + k) for k, (one, count) in pairs)
 
 
 def smoothness(net: DenseNet, other: DenseNet, seen: Pass) -> Tensor:
