@@ -1,4 +1,4 @@
-"""Cushions of convolutions equal those of the explicit matrices that they stand for."""
+"""Cushions of convolutions equal their definitions, written out with explicit Jacobians."""
 
 from __future__ import annotations
 
@@ -58,18 +58,24 @@ def jacobian(function: nn.Module, at: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, 1), nn.AvgPool2d(2)])
-def test_cushions_equal_those_of_explicit_matrices(pool: nn.Module) -> None:
+def test_cushions_equal_their_definitions(pool: nn.Module) -> None:
     net, inputs = made(pool)
     found = convolved_cushions(read_chain(net, SHAPE), inputs)
     assert found.error == 0
     assert len(found.interlayer) == 6
+    assert found.widths == (3, 4, 5, 3)
+    assert found.overlap == (3, 1, 1, 1)
+    kernels = [layer.weight.norm() for layer in read_chain(net, SHAPE).layers]
     for place, sample in enumerate(inputs):
-        entered, units = sample, [sample]
+        entered, units, uneven = sample, [sample], 1.0
         for number, piece in enumerate(pieces(net)):
             entered = piece[:-1](units[-1][None])[0] if number else sample
             layer = piece[-1] if number else piece  # the first has its normalization behind it
             matrix, units = jacobian(layer, entered), [*units, piece(units[-1][None])[0]]
-            cushion = units[-1].norm() / (matrix.norm() * entered.norm())
+            cushion = units[-1].norm() / (kernels[number] * entered.norm())
+            # Noise of random directions has the norm of the matrix over the root of its inputs.
+            noise = matrix.norm() / entered.numel() ** 0.5 / kernels[number]
+            assert found.fans[number] ** -0.5 == pytest.approx(float(noise), rel=1e-9)
             assert float(found.layer[number, place]) == pytest.approx(float(cushion), rel=1e-9)
             if number:
                 contraction = units[-2].norm() / entered.norm()
@@ -79,8 +85,14 @@ def test_cushions_equal_those_of_explicit_matrices(pool: nn.Module) -> None:
         for (first, second), row in found.interlayer.items():
             through = nn.Sequential(*pieces(net)[first:second])
             slope = jacobian(through, units[first])
-            wanted = units[second].norm() / (slope.norm() * units[first].norm())
+            places = units[first][0].numel() if units[first].ndim > 1 else 1
+            wanted = places**0.5 * units[second].norm() / (slope.norm() * units[first].norm())
             assert float(row[place]) == pytest.approx(float(wanted), rel=1e-9)
+            at = slope.view(len(slope), -1, places).norm(dim=(0, 1)).max()
+            uneven = max(uneven, float(places**0.5 * at / slope.norm()))
+        assert float(found.spread[place]) == pytest.approx(uneven, rel=1e-9)
+    least = [found.interlayer[1, j].minimum(torch.tensor(3**-0.5)) for j in (2, 3, 4)]
+    assert torch.allclose(found.minimal[0], torch.stack(least).amin(0))
 
 
 @pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, 1), nn.AvgPool2d(2)])
@@ -140,7 +152,9 @@ def test_a_perceptron_has_the_same_cushions_either_way() -> None:
     assert torch.allclose(dense.layer, other.layer)
     assert torch.allclose(dense.minimal, other.minimal)
     assert torch.allclose(dense.contraction, other.contraction)
-    assert (dense.widths, dense.fans) == (other.widths, other.fans)
+    assert (dense.widths, dense.overlap) == (other.widths, other.overlap)
+    assert other.fans == pytest.approx(dense.fans)
+    assert bool((other.spread == 1).all())
     net, chain = dense_net(subject), read_chain(subject.model, (4,))
     counts = [20, 20, 20]
     small, noisy = compressed(net, counts, 1), compressed_chain(chain, counts, 1)
@@ -165,7 +179,9 @@ def test_the_measure_takes_convolutions_and_refuses_residual_nets_by_name() -> N
     found = convolved_cushions(read_chain(net, SHAPE), inputs)
     layer, minimal = found.layer.amin(1), found.minimal.amin(1)
     largest = max(1.0, float(found.contraction.max()))
-    wanted = (largest * 4) ** 2 * float((layer * minimal).pow(-2).sum())
+    toll = float(found.spread.max()) * torch.tensor([3.0, 1.0, 1.0, 1.0]).double()
+    wanted = (largest * 4) ** 2 * float((toll / (layer * minimal)).square().sum())
+    assert result.terms["spread"] == pytest.approx(float(found.spread.max()))
     assert float(result) == pytest.approx(wanted, rel=1e-9)
     chain = read_chain(net, SHAPE)
     counts = [max(1, round(0.5 * layer.weight.numel())) for layer in chain.layers]

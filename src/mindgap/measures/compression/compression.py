@@ -35,7 +35,8 @@ QUANTILES = (0.0, 0.1, 0.5)
 class Compression(Measure):
     r"""Parameters that suffice for a network of the same outputs, by Arora et al., up to constants.
 
-    Formula: $c^2 d^2 \sum_{i=1}^{d} \frac{1}{\mu_i^2 \mu_{i\to}^2}$
+    Formula: $c^2 d^2 \sum_{i=1}^{d} \frac{\beta^2 \lceil \kappa_i / s_i \rceil^2}{\mu_i^2
+    \mu_{i\to}^2}$
 
     Reading: The theorem compresses every layer by random projections, and needs this many numbers,
     times a constant and a logarithm, over ε², for outputs right up to ε‖f(x)‖. Compare it with the
@@ -48,9 +49,11 @@ class Compression(Measure):
     Assumes: A chain of dense layers, convolutions, ReLU and pooling, no residual sums; batch
     normalization is folded. With biases, the outputs of layers take the place of the products that
     the paper writes. The theorem takes the least cushion over the samples (quantile 0), which a
-    single sample decides. A convolution counts as the matrix it stands for; Algorithm 1 then projects
-    its kernel as a whole, for which the theorem promises nothing, so that the promised ε is left
-    out. ``cushion_error`` is the relative standard error of cushions whose Jacobian was sampled.
+    single sample decides. For convolutions it is Theorem 5.1, with filters of width κ and stride s,
+    and β for Jacobians that are not spread evenly over an image (``spread``); both are 1 for dense
+    layers. Its algorithm, with other filters at every place, is not run: Algorithm 1 projects a
+    kernel as a whole, for which no ε is promised. ``cushion_error`` is the relative standard error of
+    cushions whose Jacobian was sampled.
 
     >>> from mindgap.nets import MLP
     >>> data = torch.eye(2), torch.tensor([0, 1])
@@ -92,7 +95,8 @@ class Compression(Measure):
             else cushions(net, inputs.flatten(1))
         )
         plan = plan_of(found, self.quantile, self.delta)
-        parts = _parts(plan)
+        spread = -float(lowest(-found.spread[None], self.quantile))
+        parts = _parts(plan, [spread * overlap for overlap in found.overlap])
         if not math.isfinite(sum(parts)):
             raise Undefined(
                 "needs units that fire for every sample and outputs that are not zero; with "
@@ -106,6 +110,7 @@ class Compression(Measure):
                 "contraction": plan.contraction,
                 "samples": len(inputs),
                 **({"cushion_error": found.error} if found.error else {}),
+                **({"spread": spread} if net is None else {}),
                 **self._margin(subject, plan, sum(parts), net),
                 **self._run(chain, net, plan, inputs),
             },
@@ -185,10 +190,13 @@ def _count(weights: int, share: float) -> int:
     return max(1, min(round(share * weights), SIGNS // weights))
 
 
-def _parts(plan: Plan) -> list[float]:
-    scale = (plan.contraction * len(plan.layer)) ** 2
-    pairs = zip(plan.layer, plan.minimal, strict=True)
-    return [scale / (one * two) ** 2 if one * two > 0 else math.inf for one, two in pairs]
+def _parts(plan: Plan, shared: Sequence[float]) -> list[float]:
+    """Return what every layer needs; ``shared`` is β ⌈κ/s⌉, the toll of shared filters."""
+    scale = plan.contraction * len(plan.layer)
+    rows = zip(plan.layer, plan.minimal, shared, strict=True)
+    return [
+        (scale * toll / (one * two)) ** 2 if one * two > 0 else math.inf for one, two, toll in rows
+    ]
 
 
 def _with_margin(plan: Plan, total: float, epsilon: float) -> dict[str, float]:
@@ -208,7 +216,7 @@ def _charts(found: Cushions, quantile: float) -> tuple[Bar, ...]:
     shares = sorted({quantile, *QUANTILES})
     names = [str(number) for number in range(1, len(found.widths) + 1)]
 
-    def bars(title: str, values: torch.Tensor, label: str, noise: Sequence[int]) -> Bar:
+    def bars(title: str, values: torch.Tensor, label: str, noise: Sequence[float]) -> Bar:
         rows = [
             Series(name=_share(share), x=names, y=_known(lowest(values, share))) for share in shares
         ]

@@ -1,7 +1,8 @@
 """Matrix-Project and the compression of a network (Algorithm 1 of Arora et al. 2018), with constants.
 
-The paper leaves constants open. Here the number of projections follows from the tails of sums of
-random signs (Achlioptas 2003, Lemma 5), and the errors of layers from the paper's own induction.
+The paper takes ln(1/η)/ε² projections, from a tail exp(−kε²) that is lighter than the normal one to
+which the errors converge. Here their number follows from the tails of sums of random signs
+(Achlioptas 2003, Lemma 5). The errors of layers are those of the paper's own induction, its Lemma 3.
 """
 
 import dataclasses
