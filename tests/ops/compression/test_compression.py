@@ -63,6 +63,22 @@ def test_products_of_projected_matrices_are_right_up_to_epsilon() -> None:
     assert sum(few) / draws > failure  # so the test can tell a wrong constant
 
 
+def test_the_published_number_of_projections_is_too_small() -> None:
+    """ln(1/η)/ε², of Algorithm 1 as printed: the product may be off five times as often as η."""
+    epsilon, failure, draws = 0.5, 0.02, 4000
+    count = math.ceil(math.log(1 / failure) / epsilon**2)
+    source = torch.Generator().manual_seed(0)
+    u, v = some_inputs(2, 6)
+    products = (u[:, None] * v / (u.norm() * v.norm())).flatten()  # A is uvᵀ, of norm one
+    for k, low, high in (
+        (count, 5 * failure, 1.0),
+        (projections_needed(epsilon, failure), 0.0, failure),
+    ):
+        signs = 2.0 * torch.randint(2, (draws, k, len(products)), generator=source) - 1
+        found = (signs @ products.float()).square().mean(1)
+        assert low <= float(((found - 1).abs() >= epsilon).double().mean()) <= high
+
+
 def test_projection_is_unbiased_with_the_known_variance() -> None:
     """Var Âₑ = (‖A‖² + Aₑ² − 2Aₑ²)/k: every other entry adds its square, the own one is exact."""
     matrix, count = some_inputs(2, 3), 10

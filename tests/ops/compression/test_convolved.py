@@ -1,6 +1,8 @@
-"""Cushions of convolutions equal those of the explicit matrices that they stand for."""
+"""Cushions of convolutions equal their definitions, written out with explicit Jacobians."""
 
 from __future__ import annotations
+
+import copy
 
 import pytest
 import torch
@@ -10,9 +12,14 @@ from mindgap.core import Subject, Undefined
 from mindgap.measures import Compression
 from mindgap.nets import MLP
 from mindgap.ops.compression import convolved
-from mindgap.ops.compression.convolved import convolved_cushions, convolved_work
+from mindgap.ops.compression.convolved import (
+    convolved_cushions,
+    convolved_smoothness,
+    convolved_work,
+)
 from mindgap.ops.compression.cushions import cushions
 from mindgap.ops.compression.dense import dense_net
+from mindgap.ops.compression.project import compressed, compressed_chain, matrix_project, smoothness
 from mindgap.ops.paths.chain import read_chain
 
 SHAPE = (2, 6, 6)
@@ -51,18 +58,24 @@ def jacobian(function: nn.Module, at: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, 1), nn.AvgPool2d(2)])
-def test_cushions_equal_those_of_explicit_matrices(pool: nn.Module) -> None:
+def test_cushions_equal_their_definitions(pool: nn.Module) -> None:
     net, inputs = made(pool)
     found = convolved_cushions(read_chain(net, SHAPE), inputs)
     assert found.error == 0
     assert len(found.interlayer) == 6
+    assert found.widths == (3, 4, 5, 3)
+    assert found.overlap == (3, 1, 1, 1)
+    kernels = [layer.weight.norm() for layer in read_chain(net, SHAPE).layers]
     for place, sample in enumerate(inputs):
-        entered, units = sample, [sample]
+        entered, units, uneven = sample, [sample], 1.0
         for number, piece in enumerate(pieces(net)):
             entered = piece[:-1](units[-1][None])[0] if number else sample
             layer = piece[-1] if number else piece  # the first has its normalization behind it
             matrix, units = jacobian(layer, entered), [*units, piece(units[-1][None])[0]]
-            cushion = units[-1].norm() / (matrix.norm() * entered.norm())
+            cushion = units[-1].norm() / (kernels[number] * entered.norm())
+            # Noise of random directions has the norm of the matrix over the root of its inputs.
+            noise = matrix.norm() / entered.numel() ** 0.5 / kernels[number]
+            assert found.fans[number] ** -0.5 == pytest.approx(float(noise), rel=1e-9)
             assert float(found.layer[number, place]) == pytest.approx(float(cushion), rel=1e-9)
             if number:
                 contraction = units[-2].norm() / entered.norm()
@@ -72,8 +85,50 @@ def test_cushions_equal_those_of_explicit_matrices(pool: nn.Module) -> None:
         for (first, second), row in found.interlayer.items():
             through = nn.Sequential(*pieces(net)[first:second])
             slope = jacobian(through, units[first])
-            wanted = units[second].norm() / (slope.norm() * units[first].norm())
+            places = units[first][0].numel() if units[first].ndim > 1 else 1
+            wanted = places**0.5 * units[second].norm() / (slope.norm() * units[first].norm())
             assert float(row[place]) == pytest.approx(float(wanted), rel=1e-9)
+            at = slope.view(len(slope), -1, places).norm(dim=(0, 1)).max()
+            uneven = max(uneven, float(places**0.5 * at / slope.norm()))
+        assert float(found.spread[place]) == pytest.approx(uneven, rel=1e-9)
+    least = [found.interlayer[1, j].minimum(torch.tensor(3**-0.5)) for j in (2, 3, 4)]
+    assert torch.allclose(found.minimal[0], torch.stack(least).amin(0))
+
+
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, 1), nn.AvgPool2d(2)])
+def test_smoothness_equals_that_of_explicit_jacobians(pool: nn.Module) -> None:
+    net, inputs = made(pool)
+    chain = read_chain(net, SHAPE)
+    other = compressed_chain(chain, [30, 40, 50, 8])
+    for place, layer in enumerate(chain.layers):
+        count = (30, 40, 50, 8)[place]
+        assert torch.equal(other.layers[place].weight, matrix_project(layer.weight, count, place))
+    # The same network by torch: batch normalization is in the first layer of the chain already.
+    noisy = copy.deepcopy(net)
+    noisy[1] = nn.Identity()
+    weighted = [noisy[0], noisy[4], noisy[7], noisy[9]]
+    for layer, own in zip(weighted, other.layers, strict=True):
+        layer.weight = nn.Parameter(own.weight, requires_grad=False)
+        layer.bias = nn.Parameter(own.bias, requires_grad=False)
+    found = convolved_smoothness(chain, other, inputs)
+    for place, sample in enumerate(inputs):
+        least, clean, left = float("inf"), [], sample[None]
+        for piece in pieces(net):
+            left = piece(left)
+            clean.append(left)
+        moved = sample[None]
+        for first in range(3):
+            moved = pieces(noisy)[first](moved)
+            noise = moved - clean[first]
+            for later in range(first + 1, 4):
+                through = nn.Sequential(*pieces(net)[first + 1 : later + 1])
+                slope = jacobian(through, clean[first][0]) @ noise.flatten()
+                bent = (through(moved) - clean[later]).flatten() - slope
+                if bent.norm() > 1e-12 * clean[later].norm():
+                    size = noise.norm() / clean[first].norm()
+                    least = min(least, float(size * clean[later].norm() / bent.norm()))
+        assert float(found[place]) == pytest.approx(least, rel=1e-9)
+    assert bool(found.isfinite().any())
 
 
 def test_random_rows_converge_to_the_exact_norm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +152,15 @@ def test_a_perceptron_has_the_same_cushions_either_way() -> None:
     assert torch.allclose(dense.layer, other.layer)
     assert torch.allclose(dense.minimal, other.minimal)
     assert torch.allclose(dense.contraction, other.contraction)
-    assert (dense.widths, dense.fans) == (other.widths, other.fans)
+    assert (dense.widths, dense.overlap) == (other.widths, other.overlap)
+    assert other.fans == pytest.approx(dense.fans)
+    assert bool((other.spread == 1).all())
+    net, chain = dense_net(subject), read_chain(subject.model, (4,))
+    counts = [20, 20, 20]
+    small, noisy = compressed(net, counts, 1), compressed_chain(chain, counts, 1)
+    assert torch.equal(small.run(x.double()).left[-1], noisy.run(x)[0])
+    both = smoothness(net, small, net.run(x.double())), convolved_smoothness(chain, noisy, x)
+    assert torch.allclose(*both)
 
 
 def test_work_counts_the_products_of_all_rows() -> None:
@@ -116,9 +179,19 @@ def test_the_measure_takes_convolutions_and_refuses_residual_nets_by_name() -> N
     found = convolved_cushions(read_chain(net, SHAPE), inputs)
     layer, minimal = found.layer.amin(1), found.minimal.amin(1)
     largest = max(1.0, float(found.contraction.max()))
-    wanted = (largest * 4) ** 2 * float((layer * minimal).pow(-2).sum())
+    toll = float(found.spread.max()) * torch.tensor([3.0, 1.0, 1.0, 1.0]).double()
+    wanted = (largest * 4) ** 2 * float((toll / (layer * minimal)).square().sum())
+    assert result.terms["spread"] == pytest.approx(float(found.spread.max()))
     assert float(result) == pytest.approx(wanted, rel=1e-9)
-    assert "kept" not in result.terms  # Algorithm 1 is for dense layers
+    chain = read_chain(net, SHAPE)
+    counts = [max(1, round(0.5 * layer.weight.numel())) for layer in chain.layers]
+    other = compressed_chain(chain, counts)
+    before, after = chain.run(inputs)[0], other.run(inputs)[0]
+    error = float(((after - before).norm(dim=1) / before.norm(dim=1)).mean())
+    assert (result.terms["kept"], result.terms["error"]) == (sum(counts), pytest.approx(error))
+    smooth = float(convolved_smoothness(chain, other, inputs).min())
+    assert result.terms["smoothness"] == pytest.approx(smooth)
+    assert "promised_error" not in result.terms  # the theorem's lemma is about dense layers
 
     class Block(nn.Module):
         def __init__(self) -> None:

@@ -1,12 +1,14 @@
-"""Cushions of a chain with convolutions and pooling, each layer as a linear map at its real input.
+"""Cushions of a chain with convolutions and pooling, by Definitions 4 and 6 to 9 of Arora et al.
 
-The paper divides the norm of a kernel by that of the places it slides over. Here a convolution is
-the matrix that it stands for, so that the definitions for dense layers hold as they are.
+The norm of a convolution is that of its kernel here. Interlayer cushions are larger by the root of
+the number of places, because noise that is independent from place to place passes a Jacobian so
+much weaker. For dense layers, which have one place, all definitions are the usual ones.
 """
 
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -33,10 +35,26 @@ class _Layer:
             units = units * step.gate(units) if isinstance(step, Rectifier) else step(units)
         return units
 
-    def frobenius(self, shape: tuple[int, ...]) -> float:
-        """Compute the norm of the map: squared weights applied to ones give its squared rows."""
+    def fan(self, shape: tuple[int, ...]) -> float:
+        """Count the inputs that noise has to pass: all of them, over the places of the output.
+
+        The mean square of a map at noise is its squared norm over the number of inputs. Squared
+        weights applied to ones give the squared rows of the map.
+        """
         squares = dataclasses.replace(self.weights, weight=self.weights.weight.square(), bias=None)
-        return math.sqrt(float(squares(torch.ones(1, *shape, dtype=torch.double)).sum()))
+        rows = float(squares(torch.ones(1, *shape, dtype=torch.double)).sum())
+        kernel = float(self.weights.weight.square().sum())
+        return math.prod(shape) * kernel / rows if rows > 0 else math.prod(shape)
+
+    @property
+    def overlap(self) -> int:
+        """The windows that see an input: ⌈κ/s⌉, of the axis that has more."""
+        window = self.weights.window
+        if window is None:
+            return 1
+        return max(
+            -(-size // stride) for size, stride in zip(window.size, window.stride, strict=True)
+        )
 
 
 def convolved_cushions(chain: Chain, inputs: Tensor, seed: int = 0) -> Cushions:
@@ -55,8 +73,8 @@ def convolved_cushions(chain: Chain, inputs: Tensor, seed: int = 0) -> Cushions:
     >>> from mindgap.ops.paths.chain import read_chain
     >>> net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 1, bias=False), torch.nn.Flatten())
     >>> found = convolved_cushions(read_chain(net, (1, 2, 2)), torch.ones(1, 1, 2, 2))
-    >>> round(float(found.layer[0, 0]), 4), found.fans  # a map of norm 2‖w‖ on ones
-    (0.5, (4,))
+    >>> round(float(found.layer[0, 0]), 4), found.widths  # ‖w‖ times the ones at every place
+    (1.0, (2,))
     """
     layers, random = _layers(chain), generator(seed)
     parts = [
@@ -69,8 +87,57 @@ def convolved_cushions(chain: Chain, inputs: Tensor, seed: int = 0) -> Cushions:
         torch.cat([part.contraction for part in parts], 1),
         first.widths,
         first.fans,
+        first.overlap,
+        torch.cat([part.spread for part in parts]),
         max(part.error for part in parts),
     )
+
+
+def convolved_smoothness(chain: Chain, other: Chain, inputs: Tensor) -> Tensor:
+    """Return interlayer smoothness ρ under the noise of another chain's weights, per sample.
+
+    It is defined as :func:`mindgap.ops.compression.project.smoothness` is.
+
+    Args:
+        chain: The network.
+        other: The same with compressed weights.
+        inputs: Samples, in the shape of the network's input.
+
+    >>> from mindgap.ops.paths.chain import read_chain
+    >>> chain = read_chain(
+    ...     torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.Conv2d(1, 1, 1)), (1, 2, 2)
+    ... )
+    >>> convolved_smoothness(chain, chain, torch.ones(1, 1, 2, 2)).tolist()  # linear: no bend
+    [inf]
+    """
+    layers, others = _layers(chain), _layers(other)
+    least = torch.full((len(inputs),), torch.inf, dtype=torch.double)
+    entered = chain.shaped(inputs)
+    clean = [layers[0].weights(entered)]
+    for before, layer in itertools.pairwise(layers):
+        clean.append(layer.weights(before.activate(clean[-1])))
+    for first in range(len(layers) - 1):
+        moved = others[first].weights(entered)
+        entered = layers[first].activate(moved)
+        passed = moved - clean[first]
+        size = _sizes(passed) / _sizes(clean[first])
+        for later in range(first + 1, len(layers)):
+            forward = _step(layers[later - 1], layers[later])
+            # The slope of one step, at the clean signal, along the noise.
+            passed = torch.autograd.functional.jvp(forward, clean[later - 1], passed)[1]
+            moved = forward(moved)
+            bent, left = _sizes(moved - clean[later] - passed), _sizes(clean[later])
+            straight = bent <= 1e-12 * left  # rounding is no bend
+            least = torch.minimum(least, torch.where(straight, torch.inf, size * left / bent))
+    return least
+
+
+def _step(before: _Layer, layer: _Layer) -> Callable[[Tensor], Tensor]:
+    return lambda units: layer.weights(before.activate(units))
+
+
+def _sizes(units: Tensor) -> Tensor:
+    return units.flatten(1).norm(dim=1)
 
 
 def convolved_work(chain: Chain) -> int:
@@ -121,24 +188,43 @@ def _chunk(layers: list[_Layer], inputs: Tensor, random: torch.Generator) -> Cus
     sizes = [part.flatten(1).norm(dim=1) for part in left]
     given = [part.flatten(1).norm(dim=1) for part in entered[:-1]]
     cushion = [
-        ratio(made, layer.frobenius(tuple(part.shape[1:])) * size)
-        for layer, made, part, size in zip(layers, sizes, entered[:-1], given, strict=True)
+        ratio(made, layer.weights.weight.norm() * size)
+        for layer, made, size in zip(layers, sizes, given, strict=True)
     ]
+    places = [math.prod(part.shape[2:]) for part in left]
     between, error = dict[tuple[int, int], Tensor](), 0.0
+    spread = torch.ones_like(sizes[0])
     for last in range(1, len(layers)):
-        for first, (norm, spread) in enumerate(_norms(layers[: last + 1], left[0], random)):
-            between[first + 1, last + 1] = ratio(sizes[last], norm * sizes[first])
-            error = max(error, spread)
+        for first, found in enumerate(_norms(layers[: last + 1], left[0], random)):
+            signal = math.sqrt(places[first]) * sizes[last]
+            between[first + 1, last + 1] = ratio(signal, found.norm * sizes[first])
+            spread, error = torch.maximum(spread, found.spread), max(error, found.error)
     contraction = [ratio(*pair) for pair in zip(sizes[:-1], given[1:], strict=True)]
     hidden = torch.stack(contraction) if contraction else inputs.new_ones(0, len(inputs))
-    widths, fans = (tuple(part[0].numel() for part in side) for side in (left, entered[:-1]))
-    return Cushions(torch.stack(cushion), between, hidden, widths, fans, error)
+    fans = [layer.fan(tuple(part.shape[1:])) for layer, part in zip(layers, entered, strict=False)]
+    return Cushions(
+        torch.stack(cushion),
+        between,
+        hidden,
+        tuple(part.shape[1] for part in left),
+        tuple(fans),
+        tuple(layer.overlap for layer in layers),
+        spread,
+        error,
+    )
 
 
-def _norms(
-    layers: list[_Layer], start: Tensor, random: torch.Generator
-) -> list[tuple[Tensor, float]]:
-    """Return ‖J‖ of the last layer's output by that of every layer before it, and its error.
+@dataclasses.dataclass(frozen=True)
+class _Norm:
+    """The norm of a Jacobian for every sample, β, and the largest relative standard error."""
+
+    norm: Tensor
+    spread: Tensor
+    error: float
+
+
+def _norms(layers: list[_Layer], start: Tensor, random: torch.Generator) -> list[_Norm]:
+    """Return ‖J‖ of the last layer's output by that of every layer before it.
 
     One backward pass serves all of them: the products with a row are the gradients on its way.
     """
@@ -149,12 +235,18 @@ def _norms(
             units.append(layer.weights(before.activate(units[-1])))
         vectors = rows.repeat(len(start), 1).view_as(units[-1])
         slopes = torch.autograd.grad(units[-1], units[:-1], vectors)
-    found = list[tuple[Tensor, float]]()
-    for slope in slopes:
-        squares = slope.flatten(1).square().sum(1).view(len(start), -1)
-        norm = (scale * squares.sum(1)).sqrt()
-        found.append((norm, 0.0 if scale == 1 else _relative_error(squares)))
-    return found
+    return [_norm(slope.unflatten(0, (len(start), len(rows))), scale) for slope in slopes]
+
+
+def _norm(slope: Tensor, scale: float) -> _Norm:
+    """Add up the squares of a Jacobian's rows: samples, rows, channels, height and width."""
+    squares = slope.square().sum(2).flatten(2)  # by place
+    by_row, by_place = squares.sum(2), squares.sum(1)
+    total = by_row.sum(1)
+    uneven = by_place.amax(1) * by_place.shape[1] / total
+    spread = torch.where(total > 0, uneven, 1.0).sqrt()
+    error = 0.0 if scale == 1 else _relative_error(by_row)
+    return _Norm((scale * total).sqrt(), spread, error)
 
 
 def _width(layers: list[_Layer], start: Tensor) -> int:

@@ -23,8 +23,10 @@ class Cushions:
         layer: Layer cushions μᵢ, one row per layer.
         interlayer: Interlayer cushions μᵢⱼ by pair of layers i < j, counted from 1.
         contraction: Activation contraction, one row per hidden layer.
-        widths: Outputs of every layer.
-        fans: Inputs of every layer.
+        widths: Outputs of every layer; channels of a convolution.
+        fans: Inputs of every layer; of a convolution, those that noise would have to pass.
+        overlap: ⌈κ/s⌉ for filters of width κ and stride s, one per layer.
+        spread: β of every sample: how unevenly Jacobians are spread over the places of images.
         error: Largest relative standard error of an interlayer cushion; 0 if all are exact.
     """
 
@@ -32,7 +34,9 @@ class Cushions:
     interlayer: dict[tuple[int, int], Tensor]
     contraction: Tensor
     widths: tuple[int, ...]
-    fans: tuple[int, ...]
+    fans: tuple[float, ...]
+    overlap: tuple[int, ...]
+    spread: Tensor
     error: float = 0.0
 
     @property
@@ -77,6 +81,8 @@ def cushions(net: DenseNet, inputs: Tensor) -> Cushions:
         torch.cat([part.contraction for part in parts], 1),
         parts[0].widths,
         parts[0].fans,
+        parts[0].overlap,
+        torch.cat([part.spread for part in parts]),
     )
 
 
@@ -110,7 +116,10 @@ def _chunk(net: DenseNet, inputs: Tensor) -> Cushions:
     contraction = [ratio(*pair) for pair in zip(left[:-1], entered[1:], strict=True)]
     hidden = torch.stack(contraction) if contraction else inputs.new_ones(0, len(inputs))
     widths, fans = zip(*(weight.shape for weight in net.weights), strict=True)
-    return Cushions(torch.stack(layer), between, hidden, widths, fans)
+    alone = (1,) * net.depth
+    return Cushions(
+        torch.stack(layer), between, hidden, widths, fans, alone, torch.ones_like(layer[0])
+    )
 
 
 def _jacobian_norms(net: DenseNet, gates: list[Tensor], first: int) -> list[tuple[int, Tensor]]:

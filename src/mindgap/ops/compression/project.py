@@ -1,7 +1,8 @@
 """Matrix-Project and the compression of a network (Algorithm 1 of Arora et al. 2018), with constants.
 
-The paper leaves constants open. Here the number of projections follows from the tails of sums of
-random signs (Achlioptas 2003, Lemma 5), and the errors of layers from the paper's own induction.
+The paper takes ln(1/η)/ε² projections, from a tail exp(−kε²) that is lighter than the normal one to
+which the errors converge. Here their number follows from the tails of sums of random signs
+(Achlioptas 2003, Lemma 5). The errors of layers are those of the paper's own induction, its Lemma 3.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from mindgap.core import InputError, implements
 from mindgap.core.special import bisect
 from mindgap.ops.compression.cushions import Cushions
 from mindgap.ops.compression.dense import DenseNet, Pass
+from mindgap.ops.paths.chain import Chain, Weights
 
 CHUNK = 2**21  # signs that are held at once
 
@@ -185,9 +187,28 @@ def compressed(net: DenseNet, counts: Sequence[int], seed: int = 0) -> DenseNet:
         counts: Projections of every layer.
         seed: Seed of the signs; every layer has its own.
     """
-    pairs = enumerate(zip(net.weights, counts, strict=True))
-    weights = tuple(matrix_project(one, count, 1000 * seed + k) for k, (one, count) in pairs)
-    return dataclasses.replace(net, weights=weights)
+    return dataclasses.replace(net, weights=_projected(net.weights, counts, seed))
+
+
+def compressed_chain(chain: Chain, counts: Sequence[int], seed: int = 0) -> Chain:
+    """Project the weights of every layer; a kernel is projected once, for all its places.
+
+    Args:
+        chain: The network.
+        counts: Projections of every layer.
+        seed: Seed of the signs; every layer has its own.
+    """
+    weights = iter(_projected([layer.weight for layer in chain.layers], counts, seed))
+    steps = (
+        dataclasses.replace(step, weight=next(weights)) if isinstance(step, Weights) else step
+        for step in chain.steps
+    )
+    return dataclasses.replace(chain, steps=tuple(steps))
+
+
+def _projected(matrices: Sequence[Tensor], counts: Sequence[int], seed: int) -> tuple[Tensor, ...]:
+    pairs = enumerate(zip(matrices, counts, strict=True))
+    return tuple(matrix_project(one, count, 1000 * seed + k) for k, (one, count) in pairs)
 
 
 def smoothness(net: DenseNet, other: DenseNet, seen: Pass) -> Tensor:
