@@ -2,8 +2,9 @@
 
 from torch import nn
 
-from mindgap.core import Advice, Finding, Recipe, Results, Subject
-from mindgap.diagnoses.training.gradient_diagnosis import CODE, GradientDiagnosis, deep_subject
+from mindgap.core import Advice, Recipe, Subject
+from mindgap.diagnoses.training.gradient_diagnosis import GradientDiagnosis, deep_subject
+from mindgap.ops.signal.depth import Profile
 
 DEPTH, GAIN = 16, 5.0  # of the plant
 
@@ -29,12 +30,9 @@ class ExplodingGradients(GradientDiagnosis):
     "The gradient explodes at layer '2'"
     """
 
-    stage = "collapse"
     symptom = "divergence"
-    exact = True
-    method = ("S1",)
-    cites = ("pascanu2013difficulty", "goodfellow2016deep")
     state = "exploding"
+    extent = "growth of the gradient"
     explains = frozenset(
         {
             "constant-predictor",
@@ -55,34 +53,22 @@ class ExplodingGradients(GradientDiagnosis):
         }
     )
 
-    def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
-        """Pass the gradient back and compare layers."""
-        found = self.judged(subject)
-        if found is None:
-            return None
-        trace, name, profile, per = found
-        most, rate = max(profile.growth), profile.rate
-        return self.told(
-            subject,
-            f"The gradient explodes at layer {name!r}: it grows {most:.1e} times on its way back.",
-            {
-                "growth of the gradient": most,
-                **({} if rate is None else {f"factor per {per}": rate}),
-            },
-            trace,
-            (
-                Advice(
-                    text="Retrain with weights that keep the variance constant from layer to layer.",
-                    code=CODE,
-                ),
-                Advice(
-                    text="Clip the gradient.",
-                    code="torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
-                    remedy="gradient-clipping",
-                ),
-                Advice(text="Or put LayerNorm or BatchNorm before the activations."),
-            ),
+    advice = (
+        Advice(
+            text="Clip the gradient.",
+            code="torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+            remedy="gradient-clipping",
+        ),
+        Advice(text="Or put LayerNorm or BatchNorm before the activations."),
+    )
+
+    def told(self, name: str, profile: Profile, per: str) -> tuple[str, float]:  # noqa: ARG002
+        """Say how much of the gradient is left, or how far it grew."""
+        most = max(profile.growth)
+        told = (
+            f"The gradient explodes at layer {name!r}: it grows {most:.1e} times on its way back."
         )
+        return told, most
 
     @classmethod
     def plant(cls, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:

@@ -2,12 +2,23 @@
 
 import abc
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import ClassVar
 
 from torch import nn
 
-from mindgap.core import Advice, Chart, Diagnosis, Evidence, Finding, Line, Recipe, Series, Subject
+from mindgap.core import (
+    Advice,
+    Chart,
+    Diagnosis,
+    Evidence,
+    Finding,
+    Line,
+    Recipe,
+    Results,
+    Series,
+    Subject,
+)
 from mindgap.core.diagnosis import Severity
 from mindgap.ops.signal.depth import Profile, State
 from mindgap.ops.signal.trace import Trace, gradient_trace
@@ -28,7 +39,48 @@ WATCH = """with mindgap.Monitor(model, log="run.jsonl") as monitor:
 class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
     """A diagnosis of how the gradient changes on its way from the output to the input."""
 
+    stage = "collapse"
+    exact = True
+    method = ("S1",)
+    cites = ("pascanu2013difficulty", "goodfellow2016deep")
     state: ClassVar[State]
+    extent: ClassVar[str]
+    advice: ClassVar[tuple[Advice, ...]]
+
+    @abc.abstractmethod
+    def told(self, name: str, profile: Profile, per: str) -> tuple[str, float]:
+        """Return the sentence, and the number that goes with ``extent``.
+
+        Args:
+            name: The layer to blame.
+            profile: The norms along layers or steps.
+            per: What they are: layers, or steps of a sequence.
+        """
+
+    def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
+        """Pass the gradient back and compare layers; severe only where others fit the data better."""
+        found = self.judged(subject)
+        if found is None:
+            return None
+        trace, name, profile, per = found
+        sentence, size = self.told(name, profile, per)
+        evidence = [Evidence(name=self.extent, value=size)]
+        if profile.rate is not None:
+            evidence.append(Evidence(name=f"factor per {per}", value=profile.rate))
+        return self.finding(
+            sentence,
+            _severity(subject),
+            evidence=tuple(evidence),
+            advice=(
+                Advice(
+                    text="Retrain with weights that keep the variance constant from layer to layer.",
+                    code=CODE,
+                ),
+                *self.advice,
+                Advice(text="Watch the next training layer by layer.", code=WATCH),
+            ),
+            charts=(_chart(trace),),
+        )
 
     def judged(self, subject: Subject) -> tuple[Trace, str, Profile, str] | None:
         """Return the trace, the layer to blame, the profile that shows it, and along what it is.
@@ -50,23 +102,6 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
             if through.start(self.state) is not None:
                 return trace, name, through, "step of the sequence"
         return None
-
-    def told(
-        self,
-        subject: Subject,
-        sentence: str,
-        evidence: Mapping[str, float],
-        trace: Trace,
-        advice: tuple[Advice, ...],
-    ) -> Finding:
-        """Make the finding, severe only where others fit the data better."""
-        return self.finding(
-            sentence,
-            _severity(subject),
-            evidence=tuple(Evidence(name=name, value=value) for name, value in evidence.items()),
-            advice=(*advice, Advice(text="Watch the next training layer by layer.", code=WATCH)),
-            charts=(_chart(trace),),
-        )
 
 
 def _severity(subject: Subject) -> Severity:

@@ -2,8 +2,9 @@
 
 from torch import nn
 
-from mindgap.core import Advice, Finding, Recipe, Results, Subject
-from mindgap.diagnoses.training.gradient_diagnosis import CODE, GradientDiagnosis, deep_subject
+from mindgap.core import Advice, Recipe, Subject
+from mindgap.diagnoses.training.gradient_diagnosis import GradientDiagnosis, deep_subject
+from mindgap.ops.signal.depth import Profile
 
 DEPTH = 14  # of the plant
 
@@ -30,12 +31,9 @@ class VanishingGradients(GradientDiagnosis):
     "The gradient vanishes at layer '2'"
     """
 
-    stage = "collapse"
     symptom = "under-fitting"
-    exact = True
-    method = ("S1",)
-    cites = ("pascanu2013difficulty", "goodfellow2016deep")
     state = "vanishing"
+    extent = "smallest share of the gradient"
     explains = frozenset(
         {
             "constant-predictor",
@@ -52,32 +50,20 @@ class VanishingGradients(GradientDiagnosis):
         }
     )
 
-    def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
-        """Pass the gradient back and compare layers."""
-        found = self.judged(subject)
-        if found is None:
-            return None
-        trace, name, profile, per = found
-        least, rate = min(profile.reach), profile.rate
-        return self.told(
-            subject,
-            f"The gradient vanishes at layer {name!r}: {least:.1e} of it reaches the first {per}.",
-            {
-                "smallest share of the gradient": least,
-                **({} if rate is None else {f"factor per {per}": rate}),
-            },
-            trace,
-            (
-                Advice(
-                    text="Retrain with weights that keep the variance constant from layer to layer.",
-                    code=CODE,
-                ),
-                Advice(
-                    text="Or use ReLU, LayerNorm or BatchNorm, and skip connections; in recurrent "
-                    "networks an orthogonal start, a GRU or an LSTM."
-                ),
-            ),
+    advice = (
+        Advice(
+            text="Or use ReLU, LayerNorm or BatchNorm, and skip connections; in recurrent "
+            "networks an orthogonal start, a GRU or an LSTM."
+        ),
+    )
+
+    def told(self, name: str, profile: Profile, per: str) -> tuple[str, float]:
+        """Say how much of the gradient is left, or how far it grew."""
+        least = min(profile.reach)
+        told = (
+            f"The gradient vanishes at layer {name!r}: {least:.1e} of it reaches the first {per}."
         )
+        return told, least
 
     @classmethod
     def plant(cls, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:

@@ -3,10 +3,7 @@
 import csv
 import dataclasses
 import io
-import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +13,6 @@ from mindgap.core import (
     Advice,
     Chart,
     Gallery,
-    InputError,
     Interval,
     Line,
     Mark,
@@ -24,9 +20,8 @@ from mindgap.core import (
     Series,
     Subject,
     Which,
-    plain,
-    write_whole,
 )
+from mindgap.jobs.answer import Answer
 from mindgap.ops.attacks.descent import Attacked
 from mindgap.ops.attacks.masking import Sign
 from mindgap.ops.attacks.robustness import Level
@@ -59,7 +54,7 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Robustness:
+class Robustness(Answer):
     """How many predictions hold under attack; ``print`` shows the curve.
 
     Args:
@@ -105,12 +100,9 @@ class Robustness:
         """The result in words."""
         return _verdict(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, without the images."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        del fields["charts"]
-        found: dict[str, Any] = plain({**fields, "masked": self.masked}, fallback=_plain)
-        return found
+    def further(self) -> dict[str, Any]:
+        """Return whether the gradient seems hidden."""
+        return {"masked": self.masked}
 
     def text(self) -> str:
         """Write the verdict and the curve as a table."""
@@ -124,9 +116,6 @@ class Robustness:
         lines = [self.verdict.headline, *self.verdict.sentences, "", head, *rows]
         return "\n".join(line.rstrip() for line in lines)
 
-    def __str__(self) -> str:
-        return self.text()
-
     def csv(self) -> str:
         """Return one line per sample."""
         file = io.StringIO()
@@ -136,28 +125,11 @@ class Robustness:
         writer.writerows(self.samples)
         return file.getvalue()
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a page (.html), all numbers (.json) or one line per sample (.csv).
-
-        Args:
-            path: The file to write.
-        """
-        ending = Path(path).suffix.lower()
-        if ending == ".json":
-            return write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
-        if ending == ".csv":
-            return write_whole(path, self.csv())
-        if ending not in (".html", ".htm"):
-            raise InputError(
-                f"The path must end in .html, .json or .csv, got {str(path)!r}. Rename it."
-            )
+    def page(self) -> str:
+        """Write the answer as a whole page."""
         from mindgap.report.pages.attack import attack_page
 
-        return write_whole(path, attack_page(self))
-
-
-def _plain(value: Any) -> Any:
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else repr(value)  # type: ignore[arg-type]
+        return attack_page(self)
 
 
 def told(

@@ -1,15 +1,13 @@
 """What decompose found: the terms at every size, as text, page and JSON."""
 
 import dataclasses
-import json
 import math
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from mindgap.core import Advice, Bar, Chart, InputError, Line, Recipe, Series, plain, write_whole
+from mindgap.core import Advice, Bar, Chart, Line, Recipe, Series
 from mindgap.data.sources import Source
+from mindgap.jobs.answer import Answer
 from mindgap.report.parts import Verdict
 from mindgap.training.decomposition.runs import Decomposed, Plan
 from mindgap.training.decomposition.terms import Term, excess_risk, total
@@ -61,7 +59,7 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Decomposition:
+class Decomposition(Answer):
     """Where the risk comes from; ``print`` shows the terms.
 
     Args:
@@ -87,13 +85,6 @@ class Decomposition:
         """The result at the largest size, in words."""
         return _verdict(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, without the charts."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        del fields["charts"]
-        found: dict[str, Any] = plain(fields, fallback=_plain)
-        return found
-
     def text(self) -> str:
         """Write the verdict and all terms."""
         lines = [self.verdict.headline, *self.verdict.sentences]
@@ -104,27 +95,11 @@ class Decomposition:
             lines += ["  risk =", *(_line(term) for term in row.whole)]
         return "\n".join([*lines, "", *(f"· {note}" for note in self.notes)])
 
-    def __str__(self) -> str:
-        return self.text()
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a page (.html) or all numbers (.json).
-
-        Args:
-            path: The file to write.
-        """
-        ending = Path(path).suffix.lower()
-        if ending == ".json":
-            return write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
-        if ending not in (".html", ".htm"):
-            raise InputError(f"The path must end in .html or .json, got {str(path)!r}. Rename it.")
+    def page(self) -> str:
+        """Write the answer as a whole page."""
         from mindgap.report.pages.decompose import decompose_page
 
-        return write_whole(path, decompose_page(self))
-
-
-def _plain(value: Any) -> Any:
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else repr(value)  # type: ignore[arg-type]
+        return decompose_page(self)
 
 
 def _title(row: Row) -> str:

@@ -3,28 +3,14 @@
 import csv
 import dataclasses
 import io
-import json
 import math
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from mindgap.core import (
-    Advice,
-    Bar,
-    Chart,
-    InputError,
-    Line,
-    Series,
-    Subject,
-    Which,
-    plain,
-    proportion_interval,
-    write_whole,
-)
+from mindgap.core import Advice, Bar, Chart, Line, Series, Subject, Which, proportion_interval
+from mindgap.jobs.answer import Answer
 from mindgap.jobs.lipschitz.around import Nearby, nearby_charts, nearby_sentence
 from mindgap.ops.lipschitz.lower import Lower
 from mindgap.ops.lipschitz.upper import Part, Upper
@@ -41,7 +27,7 @@ METHODS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lipschitz:
+class Lipschitz(Answer):
     """The Lipschitz constant from below and above; ``print`` shows both.
 
     Args:
@@ -114,12 +100,9 @@ class Lipschitz:
             for row in self.local
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, without the charts."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        del fields["charts"]
-        found: dict[str, Any] = plain({**fields, "ratio": self.ratio}, fallback=_plain)
-        return found
+    def further(self) -> dict[str, Any]:
+        """Return how far apart the bounds are."""
+        return {"ratio": self.ratio}
 
     def text(self) -> str:
         """Write the verdict and both bounds."""
@@ -144,9 +127,6 @@ class Lipschitz:
             ]
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        return self.text()
-
     def csv(self) -> str:
         """Return one line per sample; what is only known of some is empty for the others."""
         file = io.StringIO()
@@ -159,24 +139,11 @@ class Lipschitz:
             writer.writerow({"sample": sample, **own.get(sample, {}), **near.get(sample, {})})
         return file.getvalue()
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a page (.html), all numbers (.json) or one line per sample (.csv).
-
-        Args:
-            path: The file to write.
-        """
-        ending = Path(path).suffix.lower()
-        if ending == ".json":
-            return write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
-        if ending == ".csv":
-            return write_whole(path, self.csv())
-        if ending not in (".html", ".htm"):
-            raise InputError(
-                f"The path must end in .html, .json or .csv, got {str(path)!r}. Rename it."
-            )
+    def page(self) -> str:
+        """Write the answer as a whole page."""
         from mindgap.report.pages.lipschitz import lipschitz_page
 
-        return write_whole(path, lipschitz_page(self))
+        return lipschitz_page(self)
 
 
 def told(
@@ -348,13 +315,3 @@ def _digits(value: float, towards: Callable[[float], int]) -> str:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(value)) - 3)
     return f"{towards(value / unit) * unit:.4g}"
-
-
-def _plain(value: Any) -> Any:
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return repr(value)
-    fields = dataclasses.asdict(value)
-    return {
-        key: None if isinstance(each, float) and not math.isfinite(each) else each
-        for key, each in fields.items()
-    }

@@ -1,12 +1,10 @@
 """What monitor found: the verdict in words, layers and units as rows, charts, page and JSON."""
 
 import dataclasses
-import json
-import os
-from pathlib import Path
 from typing import Any
 
-from mindgap.core import Advice, Chart, InputError, plain, write_whole
+from mindgap.core import Advice, Chart
+from mindgap.jobs.answer import Answer
 from mindgap.report.parts import Verdict
 from mindgap.training.monitor.judge import Judgement, Layer
 
@@ -25,7 +23,7 @@ ORTHOGONAL = """for name, weight in model.named_parameters():
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Watched(Judgement):
+class Watched(Judgement, Answer):
     """What the log of a training says; ``print`` shows it.
 
     Args:
@@ -52,39 +50,23 @@ class Watched(Judgement):
         """The result in words."""
         return _verdict(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, without the charts."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        del fields["charts"]
-        told = {
+    def further(self) -> dict[str, Any]:
+        """Return the verdict in short."""
+        return {
             "verdict": self.verdict.kind,
             "headline": self.verdict.headline,
             "layer": self.layer,
         }
-        found: dict[str, Any] = plain({**told, **fields}, fallback=repr)
-        return found
 
     def text(self) -> str:
         """Write the verdict, the layers and the units."""
         return _text(self)
 
-    def __str__(self) -> str:
-        return self.text()
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a page (.html) or all numbers (.json).
-
-        Args:
-            path: The file to write.
-        """
-        ending = Path(path).suffix.lower()
-        if ending == ".json":
-            return write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
-        if ending not in (".html", ".htm"):
-            raise InputError(f"The path must end in .html or .json, got {str(path)!r}. Rename it.")
+    def page(self) -> str:
+        """Write the answer as a whole page."""
         from mindgap.report.pages.monitor import monitor_page
 
-        return write_whole(path, monitor_page(self))
+        return monitor_page(self)
 
 
 def _verdict(found: Watched) -> Verdict:

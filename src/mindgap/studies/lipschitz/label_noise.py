@@ -167,9 +167,10 @@ def _notes(shares: Sequence[float], records: Sequence[tuple[Trial, Record]]) -> 
             paired(*([math.log(end[seed][key]) for seed in seeds] for end in ends[::-1]))
             for key in NAMES
         ]
+        corrected = holm([one.p_value for one in grown])
         words = [
-            f"{name} {math.exp(one.difference):.3g} times (p = {one.p_value:.2g})"
-            for name, one in zip(NAMES.values(), grown, strict=True)
+            f"{name} {math.exp(one.difference):.3g} times (corrected p = {p:.2g})"
+            for name, one, p in zip(NAMES.values(), grown, corrected, strict=True)
         ]
         notes.append(
             f"From {min(shares):.0%} to {max(shares):.0%} noise, geometric mean over {len(seeds)} "
