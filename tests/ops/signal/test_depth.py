@@ -68,3 +68,34 @@ def test_no_trace_without_gradients() -> None:
     model.requires_grad_(False)
     data = (torch.eye(2), torch.tensor([0, 1]))
     assert gradient_trace(Subject(model, "cross_entropy", data)) is None
+
+
+class Attention(nn.Module):
+    """Attention with tiny queries and keys, as before training; its values carry the gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 2)
+        self.query, self.key, self.value = (nn.Linear(4, 4, bias=False) for _ in range(3))
+        for part in (self.query, self.key):
+            nn.init.normal_(part.weight, std=1e-4)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(inputs)
+        scores = self.query(hidden) @ self.key(hidden).transpose(1, 2)
+        return self.last((scores.softmax(-1) @ self.value(hidden)).mean(1))
+
+
+def test_layers_that_the_gradient_passes_by_are_healthy() -> None:
+    torch.manual_seed(0)
+    data = torch.randn(64, 5, 4), torch.arange(64) % 2
+    trace = gradient_trace(Subject(Attention(), "cross_entropy", data))
+    assert trace is not None
+    assert trace.layers["query"] < LOST * min(trace.layers["first"], trace.layers["value"])
+    assert set(trace.profile.states) == {"healthy"}
+    assert max(trace.profile.growth) < BLOWN
+
+
+def test_a_gradient_that_is_lost_for_good_is_not_passed_by() -> None:
+    assert Profile((1e-6, 1e-6, 1.0)).states == ("vanishing", "vanishing", "healthy")
+    assert Profile((1.0, 1e-6, 1e-6)).states == ("exploding", "healthy", "healthy")

@@ -38,9 +38,28 @@ class Profile:
 
     @property
     def growth(self) -> tuple[float, ...]:
-        """How many times every layer's signal is the smallest at this or a later one."""
+        """How many times every layer's signal is the smallest at this or a later one.
+
+        >>> Profile((1.0, 1e-6, 1.0)).growth, Profile((1e6, 1e3, 1.0)).growth
+        ((1.0, 1.0, 1.0), (1000000.0, 1000.0, 1.0))
+        """
+        path = [
+            math.inf if aside else signal
+            for signal, aside in zip(self.signals, self.aside, strict=True)
+        ]
         return tuple(
-            signal / min(value for value in self.signals[place:] if value) if signal else 1.0
+            max(1.0, signal / min(value for value in (*path[place:], math.inf) if value))
+            for place, signal in enumerate(self.signals)
+        )
+
+    @property
+    def aside(self) -> tuple[bool, ...]:
+        """Which layers the gradient passes by: it is lost there, and there again at earlier ones.
+
+        Queries and keys of an attention that is still even get hardly any, and values get it all.
+        """
+        return tuple(
+            signal < LOST * min(max(self.signals[:place], default=0), max(self.signals[place:]))
             for place, signal in enumerate(self.signals)
         )
 
@@ -52,7 +71,10 @@ class Profile:
     @property
     def states(self) -> tuple[State, ...]:
         """What is to be said of every layer."""
-        return tuple(map(state_of, self.reach, self.growth))
+        return tuple(
+            "healthy" if aside else state_of(reach, growth)
+            for reach, growth, aside in zip(self.reach, self.growth, self.aside, strict=True)
+        )
 
     def start(self, state: State) -> int | None:
         """Return the place nearest to the output at which the gradient is in this state."""
