@@ -1,14 +1,8 @@
 """Certify the error of a network on unseen data by PAC-Bayes.
 
-<<<<<<< HEAD
   mindgap certify digits --report certificate.html
   mindgap certify mnist --net lenet5 --prior-epochs 10 --draws 300000 --json > certificate.json
-  mindgap certify my_model.py:make_recipe --prior initial --epochs 50 --scale 0.05
-=======
-mindgap certify digits --report certificate.html
-mindgap certify mnist --net lenet5 --prior-epochs 10 --draws 300000 --json > certificate.json
-mindgap certify my_model.py:make_recipe --prior initial
->>>>>>> certtrain
+  mindgap certify my_model.py:make_recipe --prior initial
 
 mindgap certify digits --mode held-out --tried 10
 
