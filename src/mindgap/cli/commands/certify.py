@@ -3,8 +3,7 @@
   mindgap certify digits --report certificate.html
   mindgap certify mnist --net lenet5 --prior-epochs 10 --draws 300000 --json > certificate.json
   mindgap certify my_model.py:make_recipe --prior initial
-
-mindgap certify digits --mode held-out --tried 10
+  mindgap certify digits --mode held-out --tried 10
 
 The target is the name of a data set, or a function of yours that returns a mindgap.Recipe, a
 mindgap.Subject with its initial weights, or a pair (subject, held-out data) whose second part the
