@@ -16,7 +16,6 @@ from mindgap.core import (
     Advice,
     Chart,
     Gallery,
-    InputError,
     Interval,
     Line,
     Mark,
@@ -25,7 +24,7 @@ from mindgap.core import (
     Subject,
     Which,
     plain,
-    write_whole,
+    write_as,
 )
 from mindgap.ops.attacks.descent import Attacked
 from mindgap.ops.attacks.masking import Sign
@@ -142,18 +141,14 @@ class Robustness:
         Args:
             path: The file to write.
         """
-        ending = Path(path).suffix.lower()
-        if ending == ".json":
-            return write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
-        if ending == ".csv":
-            return write_whole(path, self.csv())
-        if ending not in (".html", ".htm"):
-            raise InputError(
-                f"The path must end in .html, .json or .csv, got {str(path)!r}. Rename it."
-            )
         from mindgap.report.pages.attack import attack_page
 
-        return write_whole(path, attack_page(self))
+        makers = {
+            ".html": lambda: attack_page(self),
+            ".json": lambda: json.dumps(self.to_dict(), indent=2, allow_nan=False),
+            ".csv": self.csv,
+        }
+        return write_as(path, makers)
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mindgap.core import Advice, Bar, Chart, InputError, Line, Recipe, Series, plain, write_whole
+from mindgap.core import Advice, Bar, Chart, Line, Recipe, Series, plain, write_as
 from mindgap.data.sources import Source
 from mindgap.report.parts import Verdict
 from mindgap.training.decomposition.runs import Decomposed, Plan
@@ -113,14 +113,13 @@ class Decomposition:
         Args:
             path: The file to write.
         """
-        ending = Path(path).suffix.lower()
-        if ending == ".json":
-            return write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
-        if ending not in (".html", ".htm"):
-            raise InputError(f"The path must end in .html or .json, got {str(path)!r}. Rename it.")
         from mindgap.report.pages.decompose import decompose_page
 
-        return write_whole(path, decompose_page(self))
+        makers = {
+            ".html": lambda: decompose_page(self),
+            ".json": lambda: json.dumps(self.to_dict(), indent=2, allow_nan=False),
+        }
+        return write_as(path, makers)
 
 
 def _plain(value: Any) -> Any:

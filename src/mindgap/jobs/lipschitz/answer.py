@@ -16,14 +16,13 @@ from mindgap.core import (
     Advice,
     Bar,
     Chart,
-    InputError,
     Line,
     Series,
     Subject,
     Which,
     plain,
     proportion_interval,
-    write_whole,
+    write_as,
 )
 from mindgap.jobs.lipschitz.around import Nearby, nearby_charts, nearby_sentence
 from mindgap.ops.lipschitz.lower import Lower
@@ -165,18 +164,14 @@ class Lipschitz:
         Args:
             path: The file to write.
         """
-        ending = Path(path).suffix.lower()
-        if ending == ".json":
-            return write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
-        if ending == ".csv":
-            return write_whole(path, self.csv())
-        if ending not in (".html", ".htm"):
-            raise InputError(
-                f"The path must end in .html, .json or .csv, got {str(path)!r}. Rename it."
-            )
         from mindgap.report.pages.lipschitz import lipschitz_page
 
-        return write_whole(path, lipschitz_page(self))
+        makers = {
+            ".html": lambda: lipschitz_page(self),
+            ".json": lambda: json.dumps(self.to_dict(), indent=2, allow_nan=False),
+            ".csv": self.csv,
+        }
+        return write_as(path, makers)
 
 
 def told(

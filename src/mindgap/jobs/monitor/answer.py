@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mindgap.core import Advice, Chart, InputError, plain, write_whole
+from mindgap.core import Advice, Chart, plain, write_as
 from mindgap.report.parts import Verdict
 from mindgap.training.monitor.judge import Judgement, Layer
 
@@ -77,14 +77,13 @@ class Watched(Judgement):
         Args:
             path: The file to write.
         """
-        ending = Path(path).suffix.lower()
-        if ending == ".json":
-            return write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
-        if ending not in (".html", ".htm"):
-            raise InputError(f"The path must end in .html or .json, got {str(path)!r}. Rename it.")
         from mindgap.report.pages.monitor import monitor_page
 
-        return write_whole(path, monitor_page(self))
+        makers = {
+            ".html": lambda: monitor_page(self),
+            ".json": lambda: json.dumps(self.to_dict(), indent=2, allow_nan=False),
+        }
+        return write_as(path, makers)
 
 
 def _verdict(found: Watched) -> Verdict:
