@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-WORKERS ?= auto
+# All that the machine can run at once: "auto" would be one worker on two threads of one core.
+WORKERS ?= logical
 # Written once, bytecode serves both workers and all programs that tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -11,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := demo
 
 $(INSTALLED): pyproject.toml constraints.txt
-	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 

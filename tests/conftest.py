@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -37,6 +38,13 @@ def _same_numbers() -> None:
 def pytest_configure() -> None:
     """Modules draw the same numbers in every run when they are imported."""
     _same_numbers()
+    gc.disable()  # 13,000 tests and all packages are here to stay, and looking at them costs seconds
+
+
+def pytest_collection_finish() -> None:
+    """What was collected is not looked at again whenever garbage is."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ They are loaded by ``require(...)``, which a linter of imports cannot see, so th
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from collections.abc import Iterator
@@ -42,7 +43,12 @@ class Use(NamedTuple):
     extra: str = ""
 
 
-def uses(text: str) -> Iterator[Use]:
+@functools.cache  # three tests read all files
+def uses(text: str) -> tuple[Use, ...]:
+    return tuple(_uses(text))
+
+
+def _uses(text: str) -> Iterator[Use]:
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Import(names):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.core.errors import InputError
-from mindgap.core.files import check_writable, write_whole
+from mindgap.core.files import check_writable, write_as, write_whole
 
 SLOW_WRITER = """
 import sys, time
@@ -234,3 +234,13 @@ def test_many_writers_at_once_lose_nothing(tmp_path):
         thread.join()
     assert path.read_text() in texts
     assert names(tmp_path) == ["file"]
+
+
+def test_the_ending_decides_the_form(tmp_path):
+    makers = {".html": lambda: "page", ".json": lambda: "{}", ".csv": lambda: "a"}
+    for ending, content in ((".html", "page"), (".HTM", "page"), (".json", "{}"), (".csv", "a")):
+        assert write_as(tmp_path / f"x{ending}", makers).read_text() == content
+    with pytest.raises(InputError, match=r"must end in \.html, \.json or \.csv, got"):
+        write_as(tmp_path / "x.pdf", makers)
+    with pytest.raises(InputError, match=r"must end in \.csv, got"):
+        write_as("x", {".csv": lambda: "a"})

@@ -46,6 +46,7 @@ from mindgap.core.errors import require as require
 from mindgap.core.errors import shown as shown
 from mindgap.core.errors import unknown_name as unknown_name
 from mindgap.core.files import expanded as expanded
+from mindgap.core.files import write_as as write_as
 from mindgap.core.files import write_whole as write_whole
 from mindgap.core.loss import Loss as Loss
 from mindgap.core.loss import Task as Task

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,6 +51,26 @@ def write_whole(path: str | os.PathLike[str], content: Content) -> Path:
         else:
             _write_into(target, content)
     return target
+
+
+def write_as(path: str | os.PathLike[str], makers: Mapping[str, Callable[[], Content]]) -> Path:
+    """Write a file in the form that its name asks for.
+
+    Args:
+        path: The file to write.
+        makers: What makes the content, by ending. ``.htm`` is ``.html``.
+
+    >>> write_as("table.xls", {".csv": lambda: "a,b", ".json": lambda: "[]"})
+    Traceback (most recent call last):
+    mindgap.core.errors.InputError: The path must end in .csv or .json, got 'table.xls'. Rename it.
+    """
+    ending = Path(path).suffix.lower()
+    make = makers.get(".html" if ending == ".htm" else ending)
+    if make is None:
+        *others, last = makers
+        known = f"{', '.join(others)} or {last}" if others else last
+        raise InputError(f"The path must end in {known}, got {os.fspath(path)!r}. Rename it.")
+    return write_whole(path, make())
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

@@ -3,10 +3,11 @@
 import abc
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mindgap.core import Chart, InputError, plain, write_whole
+from mindgap.core import Chart, plain, write_as
 from mindgap.core.plain import fields_of
 
 
@@ -50,12 +51,11 @@ class Answer(abc.ABC):
         Args:
             path: The file to write.
         """
-        ending, lines = Path(path).suffix.lower(), self.csv()
-        if ending == ".json":
-            return write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
-        if ending in (".html", ".htm"):
-            return write_whole(path, self.page())
-        if ending == ".csv" and lines is not None:
-            return write_whole(path, lines)
-        endings = ".html or .json" if lines is None else ".html, .json or .csv"
-        raise InputError(f"The path must end in {endings}, got {str(path)!r}. Rename it.")
+        makers: dict[str, Callable[[], str]] = {
+            ".html": self.page,
+            ".json": lambda: json.dumps(self.to_dict(), indent=2, allow_nan=False),
+        }
+        lines = self.csv()
+        if lines is not None:
+            makers[".csv"] = lambda: lines
+        return write_as(path, makers)

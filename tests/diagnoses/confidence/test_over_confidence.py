@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from healthy import healthy
 from torch import nn
 
 from mindgap.core import InputError, Subject
@@ -17,7 +18,6 @@ from mindgap.ops.evidence.calibration import (
     p_excess,
 )
 from mindgap.studies.diagnoses.healthy import healthy_recipe
-from mindgap.training.fit import fit
 
 
 def logits_of(
@@ -105,7 +105,7 @@ def test_over_confidence_on_test_data_alone_only_accompanies() -> None:
 @pytest.mark.parametrize("kind", ["image", "table", "sequence"])
 def test_healthy_nets_and_plants(kind: str) -> None:
     recipe = healthy_recipe(kind)  # type: ignore[arg-type]
-    assert OverConfidence()(fit(recipe, seed=3, evaluate_every=0).subject()) is None
+    assert OverConfidence()(healthy(kind)) is None
     finding = OverConfidence()(OverConfidence.plant(recipe, seed=3))
     assert finding is not None
     assert finding.severity == "wrong"

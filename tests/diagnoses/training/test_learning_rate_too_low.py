@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from healthy import healthy
 
 from mindgap.diagnoses.diagnose import diagnose
 from mindgap.diagnoses.training.learning_rate_too_low import LearningRateTooLow
@@ -29,8 +30,7 @@ def test_plants_are_found_before_their_symptoms(kind: str, task: str) -> None:
 
 @pytest.mark.parametrize(("kind", "task"), KINDS)
 def test_good_rates_are_not_accused(kind: str, task: str) -> None:
-    recipe = healthy_recipe(kind, task)  # type: ignore[arg-type]
-    assert LearningRateTooLow()(fit(recipe, seed=1).subject()) is None
+    assert LearningRateTooLow()(healthy(kind, task)) is None
 
 
 def test_a_run_that_was_stopped_early_is_not_slow() -> None:

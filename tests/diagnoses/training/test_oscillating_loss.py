@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from healthy import healthy
 from torch import nn
 
 from mindgap.core import Subject
 from mindgap.diagnoses.training.oscillating_loss import OscillatingLoss
 from mindgap.ops.evidence.curves import course
 from mindgap.studies.diagnoses.healthy import healthy_recipe
-from mindgap.training.fit import fit
 
 
 def subject_of(losses: list[float]) -> Subject:
@@ -52,7 +52,7 @@ def test_swings_of_a_model_that_fits_are_a_note() -> None:
 @pytest.mark.parametrize(("kind", "task"), [("image", "classification"), ("table", "regression")])
 def test_plants_are_found_and_healthy_nets_are_not(kind: str, task: str) -> None:
     recipe = healthy_recipe(kind, task)  # type: ignore[arg-type]
-    assert OscillatingLoss()(fit(recipe, seed=0).subject()) is None
+    assert OscillatingLoss()(healthy(kind, task)) is None
     finding = OscillatingLoss()(OscillatingLoss.plant(recipe, seed=0))
     assert finding is not None
     assert finding.severity == "wrong"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from healthy import healthy
 
 from mindgap.diagnoses.diagnose import diagnose
 from mindgap.diagnoses.training.too_small import TooSmall
 from mindgap.diagnoses.training.under_trained import UnderTrained
 from mindgap.studies.diagnoses.healthy import healthy_recipe
-from mindgap.training.fit import fit
 
 KINDS = [
     ("image", "classification"),
@@ -22,7 +22,7 @@ KINDS = [
 @pytest.mark.parametrize(("kind", "task"), KINDS)
 def test_plants_are_found_and_healthy_nets_are_not(kind: str, task: str) -> None:
     recipe = healthy_recipe(kind, task, seed=1)  # type: ignore[arg-type]
-    assert TooSmall()(fit(recipe, seed=1, evaluate_every=0).subject()) is None
+    assert TooSmall()(healthy(kind, task)) is None
     finding = TooSmall()(TooSmall.plant(recipe, seed=1))
     assert finding is not None
     assert finding.severity == "wrong"

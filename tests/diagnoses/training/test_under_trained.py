@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from healthy import healthy
 from torch import nn
 
 from mindgap.core import Subject
@@ -11,7 +12,6 @@ from mindgap.diagnoses.confidence.over_confidence import scaled
 from mindgap.diagnoses.training.under_trained import UnderTrained, closed
 from mindgap.ops.evidence.fit import Fit
 from mindgap.studies.diagnoses.healthy import healthy_recipe
-from mindgap.training.fit import fit
 from mindgap.training.short_run import short_run
 
 KINDS = [
@@ -26,7 +26,7 @@ KINDS = [
 @pytest.mark.parametrize(("kind", "task"), KINDS)
 def test_plants_are_found_and_healthy_nets_are_not(kind: str, task: str) -> None:
     recipe = healthy_recipe(kind, task, seed=3)  # type: ignore[arg-type]
-    assert UnderTrained()(fit(recipe, seed=3, evaluate_every=0).subject()) is None
+    assert UnderTrained()(healthy(kind, task)) is None
     finding = UnderTrained()(UnderTrained.plant(recipe, seed=3))
     assert finding is not None
     assert finding.severity == "wrong"
@@ -36,7 +36,7 @@ def test_plants_are_found_and_healthy_nets_are_not(kind: str, task: str) -> None
 
 
 def test_shrinking_logits_is_no_learning() -> None:
-    subject = fit(healthy_recipe("image"), seed=0, evaluate_every=0).subject()
+    subject = healthy("image")
     plain, large = short_run(subject), short_run(scaled(subject, 20.0))
     assert large.before.mean() < 5 * plain.before.mean()  # the loss itself is twenty times larger
     assert UnderTrained()(scaled(subject, 20.0)) is None

@@ -155,7 +155,7 @@ class ConditioningDepth(Study):
 
     def tiny(self) -> Self:
         """Use two shallow networks, two seeds and ten steps."""
-        return self.replace(depths=(8,), seeds=2, rates=1, width=2, most_steps=10, samples=8)
+        return self.replace(depths=(8,), seeds=2, rates=1, width=1, most_steps=10, samples=2)
 
 
 def _first_over_last(model: nn.Module, flat: FlatLoss) -> float:

@@ -134,13 +134,13 @@ class ConditioningOptimizers(Study):
         ]
 
     def tiny(self) -> Self:
-        """Use one network, two seeds, one learning rate and twelve steps."""
+        """Use one network, two seeds, one learning rate and ten steps."""
         return self.replace(
             quick=True,
             seeds=2,
             search=1,
             rates=1,
-            most_steps=12,
+            most_steps=10,
         )
 
 

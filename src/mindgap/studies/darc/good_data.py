@@ -61,15 +61,20 @@ class GoodDataSet(Study):
     largest: int = option(1000, help="largest number of training samples", low=125, high=1000)
 
     def trials(self) -> Sequence[Trial]:
-        """Take four sizes without noise, and two sizes with noise in one or both groups."""
-        clean = [{"size": size, "noise": 0.0, "where": "nowhere"} for size in (125, 250, 500, 1000)]
-        noisy = [
-            {"size": size, "noise": noise, "where": where}
-            for where in ("training", "both")
-            for size in (250, 1000)
-            for noise in (0.5, 0.9)
+        """Take four sizes without noise, and two with noise in one or both groups, up to the largest."""
+        clean, noisy = (
+            [size for size in sizes if size <= self.largest]
+            for sizes in ((125, 250, 500, 1000), (250, 1000))
+        )
+        settings = [
+            *({"size": size, "noise": 0.0, "where": "nowhere"} for size in clean),
+            *(
+                {"size": size, "noise": noise, "where": where}
+                for where in ("training", "both")
+                for size in noisy
+                for noise in (0.5, 0.9)
+            ),
         ]
-        settings = [*clean, *noisy]
         return [Trial(parameters=one, seed=seed) for one in settings for seed in range(self.seeds)]
 
     def run(self, trial: Trial) -> Record:
@@ -139,7 +144,7 @@ class GoodDataSet(Study):
 
     def tiny(self) -> Self:
         """Use two seeds, two sizes, few steps and narrow layers."""
-        return self.replace(seeds=2, steps=5, width=4, held=50, largest=125)
+        return self.replace(seeds=2, steps=5, width=4, held=50, largest=250)
 
 
 def _coded(labels: Any, noise: float, seed: int) -> Any:

@@ -117,7 +117,7 @@ class MeasuresUnderRescaling(Study):
 
     def tiny(self) -> Self:
         """Use one network per change and hardly any training."""
-        return self.replace(seeds=1, epochs=2)
+        return self.replace(seeds=1, epochs=1)
 
 
 def folded(model: nn.Module) -> nn.Module:

@@ -133,8 +133,8 @@ class PacgenRescaling(Study):
         )
 
     def tiny(self) -> Self:
-        """Use two small networks and five factors."""
-        return self.replace(seeds=2, width=4, epochs=2, decades=1)
+        """Use two networks of one hidden unit and five factors."""
+        return self.replace(seeds=2, width=1, epochs=1, decades=1)
 
 
 def _quantities(subject: Subject, seed: int) -> Record:
