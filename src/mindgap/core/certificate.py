@@ -62,7 +62,8 @@ class Certificate:
         name: What was certified.
         prior: ``"learned"`` or ``"initial"``.
         posterior: The distribution of the weights, ``"gaussian"`` or ``"uniform"``.
-        scale: The scale of the prior's noise.
+        scale: The scale of the prior's noise; 0 if it is learned.
+        scales: The learned scale of every parameter tensor.
         chosen: How the scale was chosen.
         prior_error: The control: the error of a learned prior's mean weights on the bound data.
         prior_bound: The held-out bound on that error.
@@ -111,6 +112,7 @@ class Certificate:
     prior: str = ""
     posterior: str = ""
     scale: float = 0.0
+    scales: Mapping[str, float] = dataclasses.field(default_factory=dict)
     chosen: str = "one value, taken as fixed without the bound data"
     prior_error: float | None = None
     prior_bound: float | None = None

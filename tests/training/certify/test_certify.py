@@ -200,15 +200,15 @@ class TestNumbers:
         capped = certify(recipe_of(blobs(1000, seed=3)), most_draws=1500, **quick)
         assert capped.draws == 1500
 
-    @pytest.mark.parametrize("name", OBJECTIVES)
+    @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name != "tangent"])
     def test_objectives_have_the_slopes_of_their_differences(self, name: str) -> None:
         loss, price = (
             torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (0.1, 0.02)
         )
-        OBJECTIVES[name](loss, price).backward()
+        OBJECTIVES[name](loss, price, 0.1).backward()
 
         def value(a, b):
-            return float(OBJECTIVES[name](torch.tensor(a).double(), torch.tensor(b).double()))
+            return float(OBJECTIVES[name](torch.tensor(a).double(), torch.tensor(b).double(), 0.1))
 
         for found, step in ((loss.grad, (1e-4, 0.0)), (price.grad, (0.0, 1e-4))):
             ends = [value(0.1 + sign * step[0], 0.02 + sign * step[1]) for sign in (1, -1)]

@@ -2,7 +2,7 @@
 
 mindgap certify digits --report certificate.html
 mindgap certify mnist --net lenet5 --prior-epochs 10 --draws 300000 --json > certificate.json
-mindgap certify my_model.py:make_recipe --prior initial --epochs 50 --scale 0.05
+mindgap certify my_model.py:make_recipe --prior initial
 
 mindgap certify digits --mode held-out --tried 10
 
@@ -98,7 +98,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="X",
         action="append",
-        help="scale of the prior; may be repeated, and a union bound pays for the choice",
+        help="scale of the prior; may be repeated, and a union bound pays for the choice (0.01, or "
+        "learned around initial weights)",
     )
     group.add_argument(
         "--draws",
@@ -131,19 +132,27 @@ def add(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("training of the posterior")
     group.add_argument(
         "--objective",
-        default="quadratic",
-        help="bound to minimize: quadratic, kl or classic (quadratic)",
+        help="bound to minimize: tangent, quadratic, kl or classic (tangent around initial weights, "
+        "else quadratic)",
     )
     group.add_argument(
-        "--epochs", type=int, metavar="N", default=5, help="passes over the training data (5)"
+        "--epochs",
+        type=int,
+        metavar="N",
+        help="passes over the training data (5, or 8,000 steps around initial weights)",
     )
-    group.add_argument("--batch-size", type=int, metavar="N", default=128, help="batch size (128)")
+    group.add_argument(
+        "--batch-size",
+        type=int,
+        metavar="N",
+        help="batch size (128, or 250 around initial weights)",
+    )
     group.add_argument(
         "--learning-rate",
         type=float,
         metavar="X",
-        default=1e-3,
-        help="learning rate, in units of the prior's scale (0.001)",
+        help="learning rate, in units of the prior's scale if it is fixed (0.001, or 0.01 around "
+        "initial weights)",
     )
     group.add_argument(
         "--seed", type=int, metavar="N", default=0, help="seed of splits, weights and draws (0)"

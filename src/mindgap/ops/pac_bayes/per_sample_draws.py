@@ -319,9 +319,26 @@ class _PerSampleConv2d(_PerSampleLayer):
 
     def noisy(self, inputs: Tensor) -> Tensor:
         """Use one draw of the weights per sample at all its positions."""
-        patches = F.unfold(inputs, tuple(self.mean.shape[2:]), **self.geometry)
+        size = self._size(inputs)
+        patches = self._patches(inputs, size)
         outputs = torch.baddbmm(self.own_bias()[:, :, None], self.own_weight().flatten(2), patches)
-        return outputs.view(self.samples, len(self.mean), *self._size(inputs))
+        # Pooling is several times as fast with channels last.
+        return outputs.view(self.samples, -1, *size).contiguous(memory_format=torch.channels_last)
+
+    def _patches(self, inputs: Tensor, size: list[int]) -> Tensor:
+        """Copy the patch of every position: the same as ``F.unfold``, in a third of the time."""
+        (down, right), (high, wide) = self.geometry["padding"], self.mean.shape[2:]
+        padded = F.pad(inputs, (right, right, down, down))
+        sample, channel, row, column = padded.stride()
+        gaps = [
+            stride * factor
+            for name in ("dilation", "stride")
+            for stride, factor in zip((row, column), self.geometry[name], strict=True)
+        ]
+        shape = (*inputs.shape[:2], high, wide, *size)
+        return padded.as_strided(shape, (sample, channel, *gaps)).reshape(
+            self.samples, -1, size[0] * size[1]
+        )
 
     def _size(self, inputs: Tensor) -> list[int]:
         sides = zip(inputs.shape[2:], self.mean.shape[2:], *self.geometry.values(), strict=True)

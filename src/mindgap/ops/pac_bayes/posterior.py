@@ -1,10 +1,15 @@
 r"""Stochastic classifiers: models with independent random weights, as PAC-Bayes needs them.
 
 Weights that require gradients are random; all others and all buffers are fixed. The trained
-parameters ``shift`` a and ``spread`` b have no unit. With the center c and scale s of the prior, a
-Gaussian has the mean :math:`c + s\,a` and the standard deviation softplus(b). A uniform posterior
-has the half width :math:`h = s\,e^{-b^2}` and the center :math:`c + (s - h) \tanh a`, so it never
-leaves the box of the prior.
+parameters are ``shift`` a and ``spread`` b. With the center c and scale s of the prior, a Gaussian
+has the mean :math:`c + s\,a` and the standard deviation :math:`e^b`. A uniform posterior has the
+half width :math:`h = s\,e^{-b^2}` and the center :math:`c + (s - h) \tanh a`, so it never leaves
+the box of the prior.
+
+A Gaussian prior may learn its scale, one for every parameter tensor. The prior is then a mixture
+over ``GRID``, all of whose scales are equally likely. Its divergence is at most that of one scale
+plus ln(200) per tensor, so the best scale may be chosen after the data were seen. The means are
+:math:`c + a` then.
 """
 
 import abc
@@ -13,7 +18,6 @@ import math
 from typing import Any, Literal, Self, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -23,6 +27,8 @@ Kind = Literal["gaussian", "uniform"]
 INSIDE = 1 - 1e-6  # of the way to the edge of the prior's box: rounding must not leave it
 LARGEST_SCALE = 500  # exp of a larger one overflows; the weights of trained networks are below 100
 SLIGHT = 0.005  # initial spread of a uniform posterior: 0.000025 nats per weight
+FIRST_SCALE = 0.03  # of a Gaussian posterior whose prior learns its scales
+GRID = 2 * torch.exp(-torch.arange(200, dtype=torch.float64) / 20)  # the scales that can be learned
 
 
 class StochasticModel(nn.Module, abc.ABC):
@@ -30,15 +36,17 @@ class StochasticModel(nn.Module, abc.ABC):
 
     Args:
         model: Its weights are the center of the prior.
-        scale: Standard deviation, or half width, of the prior.
+        scale: Standard deviation, or half width, of the prior; None to learn it.
     """
 
     center: Tensor
     kind: Kind
+    spread_rate = 1.0  # learning rate of the spread, as a multiple of that of the shift
 
-    def __init__(self, model: nn.Module, scale: float) -> None:
+    def __init__(self, model: nn.Module, scale: float | None) -> None:
         super().__init__()
-        self.scale = number("scale", scale, 0, LARGEST_SCALE)
+        self.learned = scale is None
+        self.scale = 1.0 if scale is None else number("scale", scale, 0, LARGEST_SCALE)
         chosen = {name: p for name, p in model.named_parameters() if p.requires_grad}
         if not chosen or self.scale == 0:
             what = f"a scale of {scale}" if chosen else "no weight that requires a gradient"
@@ -80,9 +88,14 @@ class StochasticModel(nn.Module, abc.ABC):
             self.means() + self.scales() * self.noise((*many, self.center.numel()), source)
         )
 
+    @property
+    def sizes(self) -> list[int]:
+        """Number of weights in every parameter tensor."""
+        return [shape.numel() for shape in self.shapes.values()]
+
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """Cut vectors with one entry per weight (the last dimension) into the weights' shapes."""
-        parts = flat.split([shape.numel() for shape in self.shapes.values()], dim=-1)
+        parts = flat.split(self.sizes, dim=-1)
         leading = flat.shape[:-1]
         return {
             name: part.view(*leading, *shape)
@@ -113,31 +126,44 @@ class StochasticModel(nn.Module, abc.ABC):
     def divergence(self) -> Tensor:
         """Compute the KL of the posterior from the prior, differentiable, in double precision."""
 
+    @property
+    def choice_cost(self) -> float:
+        """Return what a choice of the prior's scale adds to the divergence, in nats."""
+        return 0.0
+
+    def prior_scales(self) -> dict[str, float]:
+        """Return the prior's scale of every parameter tensor."""
+        return dict.fromkeys(self.shapes, self.scale)
+
 
 class _GaussianModel(StochasticModel):
-    """Independent Gaussian weights; the prior is N(center, scale² I).
+    """Independent Gaussian weights; the prior is N(center, scale² I), with a scale per tensor.
 
     >>> float(_GaussianModel(nn.Linear(2, 2), 0.1).divergence().detach().abs()) < 1e-6
     True
+    >>> model = _GaussianModel(nn.Linear(2, 2), None)
+    >>> {name: round(scale, 2) for name, scale in model.prior_scales().items()}
+    {'weight': 0.03, 'bias': 0.03}
     """
 
     kind: Kind = "gaussian"
+    spread_rate = 3.0
 
     def first_spread(self) -> float:
-        """Return the inverse of softplus at the prior's scale."""
-        return math.log(math.expm1(self.scale))
+        """Return the logarithm of the prior's scale."""
+        return math.log(FIRST_SCALE if self.learned else self.scale)
 
     def noise(self, shape: tuple[int, ...], source: torch.Generator) -> Tensor:
         """Draw standard normal numbers."""
         return torch.randn(shape, generator=source, dtype=self.center.dtype).to(self.center.device)
 
     def means(self) -> Tensor:
-        """Shift the center, in units of the prior's scale."""
+        """Shift the center, in units of a fixed prior's scale."""
         return self.center + self.scale * self.shift
 
     def scales(self) -> Tensor:
-        """Keep them above zero by softplus."""
-        return F.softplus(self.spread)
+        """Keep them above zero by the exponential."""
+        return self.spread.exp()
 
     def move_to(self, means: Tensor) -> None:
         """Move the means there."""
@@ -145,9 +171,37 @@ class _GaussianModel(StochasticModel):
             self.shift.copy_((means - self.center) / self.scale)
 
     def divergence(self) -> Tensor:
-        """Compute the closed form for diagonal Gaussians."""
-        ratio = F.softplus(self.spread.double()) / self.scale
-        return (-ratio.log() + (ratio.square() + self.shift.double().square() - 1) / 2).sum()
+        """Compute the closed form for diagonal Gaussians, tensor by tensor."""
+        moments, counts = self._moments()
+        # A learned scale is where the divergence is least, so it needs no gradient of its own.
+        scales = self._prior_scales(moments.detach(), counts)
+        own = self.spread.double().sum()
+        return ((moments / scales.square() - counts) / 2 + counts * scales.log()).sum() - own
+
+    def prior_scales(self) -> dict[str, float]:
+        """Return the prior's scale of every parameter tensor."""
+        with torch.no_grad():
+            return dict(
+                zip(self.shapes, self._prior_scales(*self._moments()).tolist(), strict=True)
+            )
+
+    @property
+    def choice_cost(self) -> float:
+        """What the choice of the scales adds to the divergence."""
+        return len(self.shapes) * math.log(len(GRID)) if self.learned else 0.0
+
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """Sum the second moments of the posterior around the prior's center, tensor by tensor."""
+        each = (self.scale * self.shift.double()).square() + (2 * self.spread.double()).exp()
+        sums = torch.stack([part.sum() for part in each.split(self.sizes)])
+        return sums, torch.tensor(self.sizes, dtype=sums.dtype, device=sums.device)
+
+    def _prior_scales(self, moments: Tensor, counts: Tensor) -> Tensor:
+        if not self.learned:
+            return torch.full_like(moments, self.scale)
+        grid = GRID.to(moments.device)
+        divergence = moments[:, None] / (2 * grid.square()) + counts[:, None] * grid.log()
+        return grid[divergence.argmin(1)]
 
 
 class _UniformModel(StochasticModel):
@@ -162,6 +216,11 @@ class _UniformModel(StochasticModel):
 
     def first_spread(self) -> float:
         """Return a spread slightly narrower than the prior's."""
+        if self.learned:
+            raise InputError(
+                "A learned scale needs a Gaussian posterior, got a uniform one. Pass a number as "
+                "the scale."
+            )
         return SLIGHT
 
     def noise(self, shape: tuple[int, ...], source: torch.Generator) -> Tensor:
@@ -195,13 +254,14 @@ class _UniformModel(StochasticModel):
 KINDS: dict[str, type[StochasticModel]] = {"gaussian": _GaussianModel, "uniform": _UniformModel}
 
 
-def stochastic_model(model: nn.Module, kind: str, scale: float) -> StochasticModel:
+def stochastic_model(model: nn.Module, kind: str, scale: float | None) -> StochasticModel:
     """Create a stochastic classifier around a model's weights, nearly equal to its prior.
 
     Args:
         model: The model; weights that require gradients become random.
         kind: ``"gaussian"`` or ``"uniform"``.
-        scale: Standard deviation, or half width, of the prior.
+        scale: Standard deviation, or half width, of the prior. If None, a Gaussian prior learns
+            one for every parameter tensor.
 
     >>> classifier = stochastic_model(nn.Linear(2, 3), "uniform", 0.1)
     >>> classifier(torch.ones(4, 2)).shape, float(classifier.divergence().detach()) < 0.01

@@ -334,6 +334,13 @@ def _numbers_in_words(certificate: Certificate) -> dict[str, str]:
     return rows
 
 
+def _scale_in_words(certificate: Certificate) -> str:
+    scales = certificate.scales.values()
+    if not scales:
+        return f"scale {certificate.scale:g}"
+    return f"scales from {min(scales):.2g} to {max(scales):.2g}"
+
+
 def _made_in_words(certificate: Certificate) -> dict[str, str]:
     """Say what was used."""
     sizes, settings = certificate.sizes, certificate.settings
@@ -349,7 +356,7 @@ def _made_in_words(certificate: Certificate) -> dict[str, str]:
         else "whole models were drawn"
     )
     noise = {
-        "Prior": f"{prior}; {certificate.posterior} noise of scale {certificate.scale:g}, "
+        "Prior": f"{prior}; {certificate.posterior} noise of {_scale_in_words(certificate)}, "
         f"{certificate.chosen}",
         "Posterior": f"{certificate.posterior}, over {sizes.get('weights', 0):,} weights, trained "
         f"on {sizes.get('train', 0):,} samples for "

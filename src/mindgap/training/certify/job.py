@@ -25,11 +25,11 @@ from mindgap.core import (
 )
 from mindgap.ops.pac_bayes import bounds as pac_bayes
 from mindgap.ops.pac_bayes.per_sample_draws import Drawn, expected_losses
-from mindgap.ops.pac_bayes.posterior import Kind, StochasticModel, stochastic_model
+from mindgap.ops.pac_bayes.posterior import GRID, Kind, StochasticModel, stochastic_model
 from mindgap.training.certify import modes
 from mindgap.training.certify.material import Material, of_recipe, of_subject
-from mindgap.training.certify.posterior import train_posterior
-from mindgap.training.certify.settings import Settings, broken, checked, checked_scales
+from mindgap.training.certify.posterior import rules, train_posterior
+from mindgap.training.certify.settings import Settings, broken, checked, checked_scales, completed
 from mindgap.training.certify.transform import Transform
 from mindgap.training.fitted import Fitted
 
@@ -47,17 +47,18 @@ Theorems = Mapping[str, Callable[[float, float, int, float], float]]
 
 
 def _certificate_of(
-    material: Material, settings: Settings, scale: float, candidates: int, progress: bool
+    material: Material, settings: Settings, scale: float | None, candidates: int, progress: bool
 ) -> Certificate:
     """Certify one scale of the prior, with its share of the probability of failure.
 
     Args:
         material: The prior's network and the data.
         settings: How the posterior is trained and judged.
-        scale: The scale of the prior's noise.
+        scale: The scale of the prior's noise; None to learn one for every parameter tensor.
         candidates: How many scales are tried. By a union bound each gets an equal part of δ.
         progress: Whether to show a progress bar.
     """
+    settings = completed(settings, rules(material.prior, scale, len(material.train)))
     model = stochastic_model(material.network, settings.posterior, scale)
     # Both look at the prior's mean weights, so they come before the posterior moves them.
     unstable = broken(model, material.bound)
@@ -73,9 +74,12 @@ def _certificate_of(
     _train(model, material, settings, rest / looks, progress)
     kl = max(0.0, float(model.divergence().detach()))
     paid = {
-        name: math.log(count)
-        for name, count in (("tried", settings.tried), ("scales", candidates))
-        if count > 1
+        name: nats
+        for name, nats in (
+            ("tried", math.log(settings.tried)),
+            ("scales", math.log(candidates) + model.choice_cost),
+        )
+        if nats
     }
     judge = functools.partial(
         _judged, _theorems(rate), kl + math.fsum(paid.values()), len(material.bound), rest
@@ -92,7 +96,8 @@ def _certificate_of(
         inverse_temperature=rate,
         monte_carlo_delta=settings.monte_carlo_delta,
         posterior=settings.posterior,
-        scale=scale,
+        scale=scale or 0.0,
+        scales=model.prior_scales() if scale is None else {},
         prior_error=control[0],
         prior_bound=control[1],
         test_error=_test_error(model, material, settings, unstable),
@@ -318,10 +323,10 @@ def certify(
     transform: Transform | None = None,
     delta: float = 0.05,
     monte_carlo_delta: float = 0.01,
-    objective: Literal["quadratic", "kl", "classic"] = "quadratic",
-    epochs: int = 5,
-    batch_size: int = 128,
-    learning_rate: float = 1e-3,
+    objective: Literal["quadratic", "kl", "classic", "tangent"] | None = None,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
     scale: float | Sequence[float] | None = None,
     floor: float = 1e-5,
     draws: int | None = None,
@@ -370,14 +375,20 @@ def certify(
             enter any preprocessing before.
         delta: The whole probability with which the certificate may fail.
         monte_carlo_delta: The part of ``delta`` for the draws of the weights.
-        objective: The bound that the posterior is trained to minimize: ``"quadratic"``, ``"kl"``
-            or ``"classic"`` (McAllester's).
-        epochs: Passes over the training data for the posterior.
-        batch_size: Samples per step of that training.
-        learning_rate: Its initial step size, for Adam.
+        objective: What the posterior is trained to minimize: a bound, ``"quadratic"``, ``"kl"`` or
+            ``"classic"`` (McAllester's), or ``"tangent"``, which weighs cross entropy and KL as
+            the kl bound does at the present error. If None, tangent around initial weights and
+            quadratic around learned ones.
+        epochs: Passes over the training data for the posterior. If None, 5 around learned weights,
+            and as many as make 8,000 steps around initial ones.
+        batch_size: Samples per step of that training; 128 or 250 if None.
+        learning_rate: Its largest step size, for Adam. The means move in units of ``scale`` where
+            it is fixed; the logarithms of Gaussian scales move three times as fast.
         scale: The standard deviation (Gaussian) or half width (uniform) of the prior. It must be
             chosen without the bound data. Of several scales the best certificate is returned,
-            each held to an equal part of ``delta``.
+            each held to an equal part of ``delta``. If None, 0.01 around learned weights. A
+            Gaussian prior around initial weights then learns one scale per parameter tensor, which
+            adds ln 200 nats for each; a uniform one has 0.05.
         floor: The probability at which the bounded cross entropy is cut off.
         draws: How many sets of weights judge the bound data. If None, a pilot decides how many keep
             the Monte-Carlo part below 5 % of the bound, and is thrown away.
@@ -429,11 +440,17 @@ def _best(
     material: Material, settings: Settings, scales: tuple[float, ...], progress: bool
 ) -> Certificate:
     """Certify every scale of the prior, and return the best, which pays for the choice."""
-    tried = scales or (SCALES[material.prior],)
+    tried = scales or (_default_scale(material.prior, settings.posterior),)
     found = [_certificate_of(material, settings, own, len(tried), progress) for own in tried]
     best = min(found, key=lambda one: one.bound)
     paid = f"the best of {len(tried)}, each held to 1/{len(tried)} of δ and δ' (union bound)"
-    return best if len(tried) == 1 else dataclasses.replace(best, chosen=paid)
+    learned = f"learned, one per parameter tensor, each from a grid of {len(GRID)}"
+    chosen = paid if len(tried) > 1 else learned if best.scales else best.chosen
+    return dataclasses.replace(best, chosen=chosen)
+
+
+def _default_scale(prior: str, posterior: str) -> float | None:
+    return None if (prior, posterior) == ("initial", "gaussian") else SCALES[prior]
 
 
 def _material(

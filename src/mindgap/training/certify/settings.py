@@ -1,7 +1,7 @@
 """The settings of a certificate, and checks whether the theorem applies."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,10 +30,10 @@ class Settings:
     posterior: str
     delta: float
     monte_carlo_delta: float
-    objective: str
-    epochs: int
-    batch_size: int
-    learning_rate: float
+    objective: str | None
+    epochs: int | None
+    batch_size: int | None
+    learning_rate: float | None
     floor: float
     draws: int | None
     most_draws: int
@@ -46,16 +46,15 @@ def checked(given: dict[str, Any]) -> Settings:
     names = [field.name for field in dataclasses.fields(Settings)]
     settings = Settings(**{name: given[name] for name in names})
     choice("posterior", settings.posterior, KINDS)
-    choice("objective", settings.objective, OBJECTIVES)
-    (
-        integer("epochs", settings.epochs, 0),
-        integer("batch_size", settings.batch_size),
-        integer("most_draws", settings.most_draws),
-        integer("tried", settings.tried),
-    )
-    if settings.draws is not None:
-        integer("draws", settings.draws)
-    generator(settings.seed), number("learning_rate", settings.learning_rate)
+    if settings.objective is not None:
+        choice("objective", settings.objective, OBJECTIVES)
+    for name, low in (("epochs", 0), ("batch_size", 1), ("draws", 1)):
+        if getattr(settings, name) is not None:
+            integer(name, getattr(settings, name), low)
+    integer("most_draws", settings.most_draws), integer("tried", settings.tried)
+    generator(settings.seed)
+    if settings.learning_rate is not None:
+        number("learning_rate", settings.learning_rate)
     for name in ("delta", "floor"):
         if not 0 < getattr(settings, name) < 1:
             raise InputError(
@@ -67,6 +66,12 @@ def checked(given: dict[str, Any]) -> Settings:
             f"is a part, got {settings.monte_carlo_delta}. Lower it."
         )
     return settings
+
+
+def completed(settings: Settings, rules: Mapping[str, Any]) -> Settings:
+    """Fill in by rule what the user left open."""
+    missing = {name: rule for name, rule in rules.items() if getattr(settings, name) is None}
+    return dataclasses.replace(settings, **missing)
 
 
 def checked_scales(scale: float | Sequence[float] | None) -> tuple[float, ...]:
