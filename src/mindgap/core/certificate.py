@@ -17,7 +17,7 @@ THEOREMS = {
     "mcallester": "square root (McAllester, Maurer)",
     "catoni": "exponential (Catoni)",
     "binomial": "binomial tail (Clopper and Pearson)",
-    "martingale": "martingale with a fixed λ (Catoni, Seldin et al.)",
+    "martingale": "martingale (fixed λ; Catoni, Seldin et al.)",
 }
 PREDICTORS = {
     "pac-bayes": ", if new weights are drawn for every answer",

@@ -10,6 +10,7 @@ from torch import nn
 
 from mindgap.core.recipe import Recipe
 from mindgap.core.study import Trial
+from mindgap.ops.pac_bayes.bounds import maurer_constant
 from mindgap.studies.certificates import coverage
 from mindgap.studies.certificates.coverage import CertificateCoverage
 from mindgap.studies.certificates.problems import (
@@ -112,10 +113,11 @@ class TestTightProblems:
         settings = {**case.settings, "delta": 0.04, "monte_carlo_delta": 0.004, "prior": "initial"}
         found = certify(case.subject, **settings)
         assert found.error == 0
-        assert found.bound == pytest.approx(without_error(0.04), abs=1e-6)
-        assert found.bound < case.risk(found) < found.bound + 0.002
-        # The theorem allows it with probability δ/(2√n) at most.
-        assert 0.5 < (1 - case.risk(found)) ** FEW / (0.036 / (2 * FEW**0.5)) < 1
+        bound = found.bounds["kl"]
+        assert bound == pytest.approx(without_error(0.04), abs=1e-6)
+        assert bound < case.risk(found) < bound + 0.002
+        # The theorem allows it with probability δ/ξ(n) at most.
+        assert 0.5 < (1 - case.risk(found)) ** FEW / (0.036 / maurer_constant(FEW)) < 1
 
     def test_a_wrong_delta_shows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         trial = trial_of("sensitive")
@@ -131,6 +133,22 @@ class TestTightProblems:
         wrong = self.STUDY.run(trial)
         assert wrong["failed"] > 2 * 0.04 * wrong["draws"]
         assert "some fail too often" in self.STUDY.summarize([(trial, wrong)]).notes[0]
+
+
+class TestFixedModels:
+    STUDY = CertificateCoverage(draws=200, block=200, delta=0.04)
+
+    def test_a_held_out_bound_is_tight(self) -> None:
+        trial = trial_of("tight, held-out")
+        assert 0 < self.STUDY.run(trial)["failed"] <= 0.04 * 200
+
+    @pytest.mark.parametrize("mode", ["held-out", "progressive"])
+    def test_the_exact_risk_of_fixed_models_is_that_of_many_samples(self, mode: str) -> None:
+        case = PROBLEMS[f"half-space, {mode}"](Draw(samples=100, delta=0.04, seed=0))
+        found = certify(case.subject, **case.settings)
+        inputs, labels = half_space(100_000, torch.Generator().manual_seed(5))
+        error = float((found.model(inputs).argmax(1) != labels).double().mean())
+        assert case.risk(found) == pytest.approx(error, abs=0.01)
 
 
 class TestAttacks:

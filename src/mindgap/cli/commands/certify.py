@@ -22,7 +22,18 @@ from mindgap.cli.options import refuse
 from mindgap.cli.output import check_page, check_writable, note, save_weights, write, write_json
 
 SETTINGS = (
-    *("mode", "blocks", "prior", "posterior", "prior_share", "delta", "monte_carlo_delta", "scale", "draws", "floor"),
+    *(
+        "mode",
+        "blocks",
+        "prior",
+        "posterior",
+        "prior_share",
+        "delta",
+        "monte_carlo_delta",
+        "scale",
+        "draws",
+        "floor",
+    ),
     *("most_draws", "tried", "objective", "epochs", "batch_size", "learning_rate", "seed"),
 )
 

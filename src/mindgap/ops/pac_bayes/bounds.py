@@ -168,9 +168,10 @@ def mixture(empirical: float, kl: float, samples: int, delta: float) -> float:
     there :math:`\mathbb{E} e^{-\lambda n \hat L} = (1 - (1 - e^{-\lambda}) L)^n`, and
     :math:`\mathbb{E} e^{n\,\mathrm{kl}(\hat L \Vert L)} \le \xi(n)`. With F for the logarithm in
     the formula, the mean of :math:`e^F` over prior and samples is at most 1, and by Markov's
-    inequality its prior mean is below 1/δ with probability 1 - δ. Donsker and Varadhan: the posterior mean of F is at most KL +
-    ln(1/δ), for all posteriors at once. F, a logarithm of a sum of exponentials of jointly convex
-    functions, is jointly convex in q and p, so Jensen's inequality takes the posterior mean inside.
+    inequality its prior mean is below 1/δ with probability 1 - δ. Donsker and Varadhan: the
+    posterior mean of F is at most KL + ln(1/δ), for all posteriors at once. F, a logarithm of a sum
+    of exponentials of jointly convex functions, is jointly convex in q and p, so Jensen's
+    inequality takes the posterior mean inside.
     F rises with p from q on, and falls with q, so an upper limit of q is safe.
 
     Args:

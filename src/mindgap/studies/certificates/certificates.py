@@ -159,7 +159,7 @@ class Certificates(Study):
     needs no such care. Test data are used for the test error only.
 
     >>> len(Certificates().trials())
-    16
+    18
     """
 
     method = ("P1",)

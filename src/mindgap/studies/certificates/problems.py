@@ -45,11 +45,13 @@ class Case:
         subject: The first argument of :func:`mindgap.certify`.
         risk: Returns the true risk of the certified classifier.
         settings: Further arguments of :func:`mindgap.certify`.
+        theorem: The theorem whose bound is compared with the risk, if not the certificate's own.
     """
 
     subject: Recipe | Subject
     risk: Callable[[Certificate], float]
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    theorem: str = ""
 
 
 def half_space(count: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -118,7 +120,7 @@ def _coins(draw: Draw) -> Case:
 
 
 def without_error(delta: float) -> float:
-    """Return the certificate of a posterior at its prior that errs on none of ``FEW`` samples.
+    """Return the kl bound on a posterior at its prior that errs on none of ``FEW`` samples.
 
     Args:
         delta: The probability of failure, of which a tenth is kept for the draws.
@@ -127,9 +129,9 @@ def without_error(delta: float) -> float:
 
 
 def tight_risk(delta: float) -> float:
-    """Return a risk just above the certificate without errors: it fails whenever there are none.
+    """Return a risk just above the kl bound without errors: it fails whenever there are none.
 
-    No error in n samples then has almost the probability δ/(2√n), the most that the theorem allows.
+    No error in n samples then has almost the probability δ/ξ(n), the most that the theorem allows.
     """
     return without_error(delta) + 1e-3
 
@@ -137,7 +139,7 @@ def tight_risk(delta: float) -> float:
 def sensitive_risk(delta: float) -> float:
     """Return the risk at which no error has the probability 3δ.
 
-    A true certificate without errors is above it. One whose δ is wrong by a factor of 18 or more is
+    A true kl bound without errors is above it. One whose δ is wrong by a factor of 18 or more is
     below, and fails three times as often as it may.
     """
     return 1 - math.pow(3 * delta, 1 / FEW)
@@ -151,7 +153,35 @@ def _fixed_risk(risk: Callable[[float], float], draw: Draw) -> Case:
     recipe = Recipe(model=_reader, train=(torch.eye(CLASSES)[truth], (truth + wrong) % CLASSES))
     # The noise is a thousandth of the margin: every draw of the weights answers alike.
     settings = {"scale": 0.01, "epochs": 0, "draws": FEW_DRAWS}
-    return Case(subject=recipe, risk=lambda _: rate, settings=settings)
+    return Case(subject=recipe, risk=lambda _: rate, settings=settings, theorem="kl")
+
+
+def _half_space_of_fixed_models(mode: str, draw: Draw) -> Case:
+    def risk(found: Certificate) -> float:
+        models = getattr(found.model, "models", [found.model])
+        sizes = getattr(found.model, "sizes", [1])
+        risks = [half_space_risk(model.weight.detach()[None]) for model in models]
+        return math.fsum(s * r for s, r in zip(sizes, risks, strict=True)) / sum(sizes)
+
+    return dataclasses.replace(_half_space(draw), risk=risk, settings={"mode": mode})
+
+
+def _coins_of_fixed_models(mode: str, draw: Draw) -> Case:
+    return dataclasses.replace(_coins(draw), settings={"mode": mode})
+
+
+def _held_out_tight(draw: Draw) -> Case:
+    """A network that errs on none of ``FEW`` samples with probability δ/2: then its bound fails."""
+    source, rate = generator(draw.seed), 1 - math.pow(draw.delta / 2, 1 / FEW)
+    truth = torch.randint(0, CLASSES, (FEW,), generator=source)
+    wrong = torch.rand(FEW, generator=source) < rate
+    known = (torch.randn(CLASSES, CLASSES, generator=source), torch.arange(CLASSES))
+    held_out = (torch.eye(CLASSES)[truth], (truth + wrong) % CLASSES)
+    return Case(
+        subject=Subject(_reader(), "cross_entropy", known),
+        risk=lambda _: rate,
+        settings={"mode": "held-out", "held_out": held_out},
+    )
 
 
 def _reader() -> nn.Module:
@@ -218,6 +248,11 @@ PROBLEMS: Mapping[str, Callable[[Draw], Case]] = {
     "coins": _coins,
     "tight": functools.partial(_fixed_risk, tight_risk),
     "sensitive": functools.partial(_fixed_risk, sensitive_risk),
+    "half-space, held-out": functools.partial(_half_space_of_fixed_models, "held-out"),
+    "coins, held-out": functools.partial(_coins_of_fixed_models, "held-out"),
+    "tight, held-out": _held_out_tight,
+    "half-space, progressive": functools.partial(_half_space_of_fixed_models, "progressive"),
+    "coins, progressive": functools.partial(_coins_of_fixed_models, "progressive"),
 }
 # and must be refused for these.
 ATTACKS: Mapping[str, Callable[[Draw], Case]] = {
@@ -240,5 +275,11 @@ def combinations() -> list[tuple[str, str, str]]:
     return [
         (name, *how)
         for name in (*PROBLEMS, *ATTACKS)
-        for how in ([(_ALONE[name], "gaussian")] if name in _ALONE else every)
+        for how in (
+            [("learned", "none")]
+            if name.endswith(("held-out", "progressive"))
+            else [(_ALONE[name], "gaussian")]
+            if name in _ALONE
+            else every
+        )
     ]

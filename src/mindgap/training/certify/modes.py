@@ -98,7 +98,7 @@ def held_out(material: Material, settings: Settings) -> dict[str, Any]:
     (wrong, loss), count = judged(answer, material.bound, settings.floor), len(material.bound)
     test = None if material.test is None else judged(answer, material.test)[0] / len(material.test)
     return {
-        **_common(material, settings, wrong / count, loss),
+        **_common(material, wrong / count, loss),
         "bound": binomial_tail_inverse(wrong, count, settings.delta / settings.tried),
         "theorem": "binomial",
         "test_error": test,
@@ -145,7 +145,7 @@ def progressive(
         wrong / count, math.log(settings.tried), count, settings.delta, inverse_temperature=rate
     )
     return {
-        **_common(material, settings, wrong / count, loss / count),
+        **_common(material, wrong / count, loss / count),
         "bound": min(1.0, bound),
         "theorem": "martingale",
         "inverse_temperature": rate,
@@ -163,7 +163,7 @@ def _stream_error(models: list[nn.Module], sizes: list[int], test: Split | None)
     return total / sum(sizes)
 
 
-def _common(material: Material, settings: Settings, error: float, loss: float) -> dict[str, Any]:
+def _common(material: Material, error: float, loss: float) -> dict[str, Any]:
     """Fill in what needs no draws of the weights."""
     return {
         "loss_bounds": {},
@@ -182,6 +182,8 @@ def _common(material: Material, settings: Settings, error: float, loss: float) -
 def recommended(found: Certificate) -> str:
     """Say in one sentence which mode suits this problem, with the numbers that decide it."""
     error, count, delta = found.error, found.samples, found.delta
+    if found.error_limit >= found.baseline:
+        return "Train longer before you choose a mode: the majority class errs as seldom."
     stream = _stream_width(error, count, delta)
     if found.mode == "held-out":
         gain = pac_bayes.mixture(error, 0.0, count, 0.8 * delta) - found.bound

@@ -42,7 +42,7 @@ def tangent(loss: Tensor, complexity: Tensor, error: float) -> Tensor:
 
     >>> loss, complexity = torch.tensor(0.1), torch.tensor(0.04)
     >>> tangent(loss, complexity, 0.02).round(decimals=4)
-    tensor(0.0935)
+    tensor(0.0960)
     """
     seen = min(max(error, 1e-9), 0.85)
     end = min(kl_inverse(seen, float(complexity.detach())), 1 - 1e-9)
