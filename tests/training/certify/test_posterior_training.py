@@ -18,7 +18,14 @@ from mindgap.core.split import as_split
 from mindgap.core.stats.proportions import kl_inverse
 from mindgap.nets import MLP, Transformer
 from mindgap.ops.pac_bayes.posterior import StochasticModel, stochastic_model
-from mindgap.training.certify.posterior import LOSS_WEIGHT, _noisy, rules, tangent
+from mindgap.training.certify.posterior import (
+    LOSS_WEIGHT,
+    _noisy,
+    _Rates,
+    exchange_rate,
+    rules,
+    tangent,
+)
 
 SAMPLES = 3
 
@@ -81,7 +88,7 @@ def test_the_hooks_are_gone_afterwards() -> None:
 def test_the_tangent_trades_as_the_kl_bound_does() -> None:
     """Its slopes by error and by complexity have the ratio of those of the bound."""
     loss, price = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (0.2, 0.03))
-    tangent(loss, price, 0.05).backward()
+    tangent(loss, price, exchange_rate(0.05, 0.03)).backward()
     step = 1e-6
     by_error, by_price = (
         kl_inverse(0.05 + a, 0.03 + b) - kl_inverse(0.05 - a, 0.03 - b)
@@ -90,6 +97,23 @@ def test_the_tangent_trades_as_the_kl_bound_does() -> None:
     assert float(price.grad / loss.grad) * LOSS_WEIGHT == pytest.approx(  # type: ignore[operator]
         by_price / by_error, rel=1e-5
     )
+
+
+def test_a_posterior_that_stays_at_its_prior_gets_cheap_nats_until_halfway() -> None:
+    usual = exchange_rate(0.9, 0.005)
+    for nats, cheap in ((1.0, True), (100.0, False)):
+        rates = _Rates(100)
+        found = [rates.next(0.9, nats, 0.005) for _ in range(100)]
+        assert found[:10] == pytest.approx([usual] * 10)
+        assert (found[10] > 3.9) is cheap
+        assert found[50:] == pytest.approx([usual] * 50)
+
+
+def test_few_samples_are_learned_around_initial_weights() -> None:
+    """Without cheap nats the certificate is vacuous here."""
+    found = certify(_recipe(), prior="initial", epochs=100, draws=2000)
+    assert found.kl > 100
+    assert found.bound < 0.7
 
 
 def test_rules_keep_the_number_of_steps() -> None:

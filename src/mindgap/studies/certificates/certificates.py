@@ -70,6 +70,7 @@ class Case:
         share: The share of the training data that a learned prior is trained on.
         scale: Of the learned prior's noise.
         moved: Epochs of the posterior around a learned prior; with none it is the prior.
+        tried: How many priors were tried for it, which the certificate pays for.
         seeds: How many are run.
         recipe: Changes of the learned prior's recipe.
         remedies: What its training is changed by.
@@ -84,22 +85,25 @@ class Case:
     share: float = 0.7
     scale: float = 0.005
     moved: int = 1
+    tried: int = 1
     seeds: int = 1
     recipe: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     remedies: tuple[Remedy, ...] = ()
 
 
 def _data_free(epochs: int, seeds: int, **changes: Any) -> Case:
-    settings = {"data": "mnist", "label": "CNN", "network": small_cnn, "passes": 2, **changes}
-    return Case(epochs=epochs, seeds=seeds, **settings)
+    settings = {"data": "mnist", "label": "CNN", "network": small_cnn, "passes": 2, "tried": TRIED}
+    return Case(epochs=epochs, seeds=seeds, **{**settings, **changes})
 
 
-_LEARNED = {"prior": "learned", "data": "mnist", "epochs": 15, "passes": 56}
+# A share of 0.7 was tried as well, and gave a larger certificate of the CNN.
+_LEARNED = {"prior": "learned", "data": "mnist", "share": 0.5, "tried": 2, "epochs": 15}
+_LEARNED |= {"passes": 34}
 _COLOR = {"batch_size": 256, "optimizer": "adamw", "learning_rate": 0.01, "weight_decay": 0.05}
 CASES: Mapping[str, Case] = {
-    "short": _data_free(20, 3),
     "learned CNN": Case(label="CNN", network=shifted_cnn, **_LEARNED),  # type: ignore[arg-type]
     "learned MLP": Case(label="MLP", network=shifted_mlp, **_LEARNED),  # type: ignore[arg-type]
+    "short": _data_free(20, 3),
     "digits": Case(
         data="digits",
         label="CNN",
@@ -203,7 +207,6 @@ class Certificates(Study):
             recipe,
             prior="initial",
             epochs=min(case.epochs, self.most_epochs),
-            tried=TRIED,
             **self._common(case, len(recipe.train[1]), seed),
         )
 
@@ -235,7 +238,7 @@ class Certificates(Study):
 
     def _common(self, case: Case, bound: int, seed: int) -> dict[str, Any]:
         draws = min(case.passes, self.most_passes) * bound
-        return {"delta": self.delta, "draws": draws, "seed": seed}
+        return {"delta": self.delta, "draws": draws, "tried": case.tried, "seed": seed}
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
         """One row per case, with means over its seeds."""

@@ -15,42 +15,53 @@ from mindgap.ops.pac_bayes.hessian import bounded_cross_entropy
 from mindgap.ops.pac_bayes.posterior import StochasticModel
 from mindgap.training.batches import batches_of, epoch_seed
 
-# The loss and the complexity term of a batch, and the running error, make a value to minimize.
+# The loss, the complexity term and their rate of exchange make a value to minimize.
 Objective = Callable[[Tensor, Tensor, float], Tensor]
 LOSS_WEIGHT = 0.7  # the cross entropy of a good model is above its error, which it stands for
 MEMORY = 0.98  # of the running error, per step
 WARM_UP = 200  # steps, at most a tenth of all
+# A posterior on few samples may never leave its prior: where the error is large no nat is worth its
+# price, though many nats together are. If it has not after a tenth of the steps, nats are cheap at
+# first: the rate is at least this, which falls to zero halfway.
+LEFT, LEAST_RATE = 10.0, 5.0  # nats, and the rate
 STEPS, BATCH = 8000, 250  # of a posterior that begins at initial weights
 
 
-def quadratic(loss: Tensor, complexity: Tensor, _error: float) -> Tensor:
+def quadratic(loss: Tensor, complexity: Tensor, _rate: float) -> Tensor:
     r"""Compute :math:`(\sqrt{\hat L + B/2} + \sqrt{B/2})^2` with the complexity term B."""
     return ((loss + complexity / 2).sqrt() + (complexity / 2).sqrt()).square()
 
 
-def classic(loss: Tensor, complexity: Tensor, _error: float) -> Tensor:
+def classic(loss: Tensor, complexity: Tensor, _rate: float) -> Tensor:
     r"""Compute McAllester's :math:`\hat L + \sqrt{B/2}`."""
     return loss + (complexity / 2).sqrt()
 
 
-def tangent(loss: Tensor, complexity: Tensor, error: float) -> Tensor:
-    r"""Compute :math:`c \hat L + B / \lambda`, the exchange rate at which the kl bound trades them.
+def tangent(loss: Tensor, complexity: Tensor, rate: float) -> Tensor:
+    r"""Compute :math:`c \hat L + B / \lambda`, with λ from :func:`exchange_rate`."""
+    return LOSS_WEIGHT * loss + complexity / rate
+
+
+def exchange_rate(error: float, complexity: float) -> float:
+    r"""Compute how many units of the complexity term B cost as much as one of error.
 
     At the error q and the end p of the kl ball it is :math:`\lambda = \ln \frac{p (1 - q)}{q (1 -
-    p)}`: so many units of B cost as much as one of error. The error is the 0-1 error, which the
-    bound is about, and not the cross entropy.
+    p)}`, the ratio of the derivatives of p. The error is the 0-1 error, which the bound is about,
+    and not the cross entropy.
 
-    >>> loss, complexity = torch.tensor(0.1), torch.tensor(0.04)
-    >>> tangent(loss, complexity, 0.02).round(decimals=4)
-    tensor(0.0960)
+    Args:
+        error: The error q.
+        complexity: The complexity term B.
+
+    >>> round(exchange_rate(0.02, 0.04), 4)
+    1.5382
     """
     seen = min(max(error, 1e-9), 0.85)
-    end = min(kl_inverse(seen, float(complexity.detach())), 1 - 1e-9)
-    rate = math.log(end * (1 - seen) / (seen * (1 - end)))
-    return LOSS_WEIGHT * loss + complexity / max(rate, 1e-9)
+    end = min(kl_inverse(seen, complexity), 1 - 1e-9)
+    return max(math.log(end * (1 - seen) / (seen * (1 - end))), 1e-9)
 
 
-def _inverse_kl(loss: Tensor, complexity: Tensor, _error: float) -> Tensor:
+def _inverse_kl(loss: Tensor, complexity: Tensor, _rate: float) -> Tensor:
     """Compute the upper end of the kl ball, linearized around its present place."""
     # The inverse comes from a bisection, which autograd cannot follow. Its value is known, and the
     # implicit function theorem gives both derivatives: a tangent plane has the right gradient.
@@ -145,7 +156,8 @@ def train_posterior(
     bound = OBJECTIVES[choice("objective", objective, OBJECTIVES)]
     steps = max(1, epochs * -(-len(train) // batch_size))
     optimizer, schedule = _optimizer(model, learning_rate, steps)
-    constant, history, error = math.log(2 * math.sqrt(samples) / delta), list[float](), 0.9
+    constant, history = math.log(2 * math.sqrt(samples) / delta), list[float]()
+    rates = _Rates(steps)
     with Progress(epochs, unit="epoch", shown=progress) as bar, _noisy(model, train) as outputs_of:
         for epoch in range(1, epochs + 1):
             source, total = generator(epoch_seed(seed, epoch)), 0.0
@@ -154,9 +166,11 @@ def train_posterior(
                 outputs = outputs_of(batch.inputs, source)
                 targets = batch.target.to(outputs.device, torch.long)
                 wrong = float((outputs.argmax(1) != targets).float().mean())
-                error += (1 - MEMORY) * (wrong - error)
                 loss = _relative_cross_entropy(outputs, targets, floor)
-                value = bound(loss, ((model.divergence() + constant) / samples).to(loss), error)
+                divergence = model.divergence()
+                complexity = (divergence + constant) / samples
+                rate = rates.next(wrong, float(divergence.detach()), float(complexity.detach()))
+                value = bound(loss, complexity.to(loss), rate)
                 optimizer.zero_grad(set_to_none=True)
                 value.backward()
                 optimizer.step()
@@ -165,6 +179,29 @@ def train_posterior(
             history.append(_finite(total / len(train), epoch))
             bar.advance({"running_loss": history[-1]})
     return history
+
+
+class _Rates:
+    """Follows the error over the steps, and says at which rate nats are exchanged for it."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps, self.step = steps, 0
+        self.error, self.least = 0.9, 0.0
+
+    def next(self, wrong: float, nats: float, complexity: float) -> float:
+        """Return the rate of the next step.
+
+        Args:
+            wrong: The error of its batch.
+            nats: The divergence of the posterior from the prior.
+            complexity: The complexity term.
+        """
+        self.error += (1 - MEMORY) * (wrong - self.error)
+        if self.step == self.steps // 10 and nats < LEFT:
+            self.least = LEAST_RATE
+        least = self.least * (1 - 2 * self.step / self.steps)
+        self.step += 1
+        return max(least, exchange_rate(self.error, complexity))
 
 
 def _optimizer(
