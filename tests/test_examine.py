@@ -14,9 +14,9 @@ from mindgap.core.registry import catalog
 from mindgap.core.spec import REGISTRY
 from mindgap.core.subject import Subject
 from mindgap.measures import Gap, Margin
-from mindgap.ops.initialization import untrained as before_training
+from mindgap.ops.initialization import subject as before_training
 from mindgap.remedies import GradientClipping
-from mindgap.report import html, markdown
+from mindgap.report import html, markdown, wording
 from mindgap.training.fit import fit
 
 
@@ -205,7 +205,9 @@ def test_a_value_stands_next_to_that_of_the_initial_weights():
         assert Report.from_json(report.to_json()) == report
     assert cards["steps-to-loss"].untrained is None  # the run of the trained weights
     assert re.search(r"^measure +value +interval +untrained +better", str(report), re.M)
-    assert ">Untrained<" in html.report_page(report)
+    page = html.report_page(report)
+    norm = cards["parameter-norm"].untrained
+    assert f'<span class="reason">untrained: {wording.number(norm)}</span>' in page
 
 
 def test_only_weights_are_compared_where_a_pass_would_take_long(monkeypatch):
@@ -220,7 +222,7 @@ def test_nothing_is_compared_without_initial_weights(subject):
     report = examine(subject, measures=["parameter-norm"], bounds=(), diagnoses=())
     assert report.measures[0].untrained is None
     assert "untrained" not in str(report)
-    assert ">Untrained<" not in html.report_page(report)
+    assert "untrained:" not in html.report_page(report)
 
 
 def test_what_a_value_leaves_out_is_told_with_it():
@@ -229,7 +231,7 @@ def test_what_a_value_leaves_out_is_told_with_it():
     assert f"Read with care: · product-of-spectral-norms: {told}" in " ".join(str(report).split())
     assert f"`product-of-spectral-norms`: {told}" in markdown.text(report)
     page = html.report_page(report)
-    assert f'<span class="reason">{told}</span>' in page
+    assert f'<span class="reason caveat">{told}</span>' in page
     assert "Embedding is no dense layer or convolution that is called" in page
 
 

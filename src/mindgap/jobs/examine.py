@@ -24,7 +24,7 @@ from mindgap.diagnoses.diagnose import INTERRUPTED, NO_NUMBERS, NOT_REACHED, dia
 from mindgap.diagnoses.model.not_finite import NotFinite
 from mindgap.measures.basic.gap import Gap
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap
-from mindgap.ops.initialization.untrained import untrained
+from mindgap.ops.initialization.subject import untrained
 from mindgap.report.report import Report, build
 from mindgap.training.fitted import Fitted
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mindgap.core import Undefined, generator
+from mindgap.core import Undefined, generator, implements
 from mindgap.ops.compression.cushions import Cushions, ratio
 from mindgap.ops.paths.chain import Chain, Rectifier, Step, Weights
 
@@ -57,13 +57,22 @@ class _Layer:
         )
 
 
+@implements("E11", cites=("arora2018stronger",))
 def convolved_cushions(chain: Chain, inputs: Tensor, seed: int = 0) -> Cushions:
-    """Measure the cushions of a chain of layers with convolutions, for every sample.
+    r"""Measure the cushions of a chain of layers with convolutions, for every sample.
 
-    Jacobians are never formed: their rows come from vector-Jacobian products. A layer of more than
-    128 outputs gets 64 random ones, whose mean square is that of all rows in expectation; the
-    standard error of these cushions is returned as ``error``. Pooling counts as a part of the
-    activation, so that the contraction tells what it drops.
+    Formula: $\mu_{i,j} = \frac{\sqrt{n_1^i n_2^i}\, \lVert x^j \rVert}{\lVert J^{i,j} \rVert_F \lVert
+    x^i \rVert}, \quad \beta = \max_{i, j, a, b} \frac{\sqrt{n_1^i n_2^i}\, \lVert [J^{i,j}]_{:, a, b}
+    \rVert_F}{\lVert J^{i,j} \rVert_F}$
+
+    Reading: As for dense layers, with the norm of a kernel in the place of that of a matrix, for
+    images of n₁ by n₂ places. β is 1 if all places matter equally. Jacobians are never formed: their
+    rows come from vector-Jacobian products. A layer of more than 128 outputs gets 64 random ones,
+    whose mean square is that of all rows in expectation; the standard error is returned as
+    ``error``. Pooling counts as a part of the activation, so that the contraction tells what it
+    drops.
+
+    Assumes: A chain of dense layers and convolutions, with ReLU or leaky ReLU and pooling.
 
     Args:
         chain: The network.

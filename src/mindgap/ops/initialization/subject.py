@@ -1,14 +1,16 @@
-"""The second moments of a subject's network, with its weights or with those from before training."""
+"""A subject before training: its network, its second moments, and what measures say of it."""
 
 import copy
+from collections.abc import Iterator
 
 from torch import nn
 
-from mindgap.core import Subject
+from mindgap.core import Batch, Subject, Undefined, Which
 from mindgap.ops.evidence.passes import some_places
 from mindgap.ops.initialization.propagation import Propagation, propagation
 
 SAMPLES = 256  # of the training data, in one batch
+WORK = 2**30  # samples times weights of one pass: some seconds
 
 
 def propagation_of(subject: Subject, which: str = "final") -> Propagation:
@@ -47,3 +49,48 @@ def initial_model(subject: Subject) -> nn.Module | None:
         model.load_state_dict(subject.initial)
         return model
     return None if subject.recipe is None else subject.recipe.build(subject.seed)
+
+
+class _Untrained(Subject):
+    """A subject as it was before training; passes over many samples are refused.
+
+    Measures that look at the weights alone still have a value then.
+    """
+
+    def batches(self, which: Which = "train") -> Iterator[Batch]:
+        """Read all samples in their fixed order, if a pass takes seconds only."""
+        weights = sum(weight.numel() for weight in self.model.parameters())
+        if len(self.split(which)) * weights > WORK:
+            raise Undefined("a pass over all samples with the initial weights takes too long")
+        return super().batches(which)
+
+
+def untrained(subject: Subject) -> Subject | None:
+    """Return the subject with its initial weights, or None if they are unknown.
+
+    Args:
+        subject: Its model is not changed, and its history is left out.
+
+    >>> import torch
+    >>> model, data = nn.Linear(1, 1, bias=False), (torch.ones(2, 1), torch.ones(2, 1))
+    >>> before = {"weight": torch.zeros(1, 1)}
+    >>> float(untrained(Subject(model, "mse", data, initial=before)).outputs().sum())
+    0.0
+    """
+    if subject.initial is None:
+        return None
+    model = initial_model(subject)
+    assert model is not None
+    return _Untrained(
+        model,
+        subject.loss,
+        subject.train,
+        subject.test,
+        initial=subject.initial,
+        task=subject.task,
+        name=subject.name,
+        classes=subject.classes,
+        seed=subject.seed,
+        batch_size=subject.batch_size,
+        check_determinism=False,
+    )
