@@ -61,6 +61,16 @@ def test_no_attack_breaks_what_is_certified() -> None:
     assert not bool((attacked.broken & (radii > 0)).any())
 
 
+def test_less_time_gives_a_larger_bound_that_holds() -> None:
+    found = lipschitz(table(), **SMALL, seconds=0)
+    assert answer().upper is not None
+    assert found.upper is not None
+    assert answer().upper < 0.999 * found.upper
+    assert found.lower <= found.upper
+    with pytest.raises(InputError, match="seconds must be a number"):
+        lipschitz(table(), **SMALL, seconds=-1)
+
+
 def test_a_model_without_a_bound_says_why() -> None:
     layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
     model = nn.Sequential(layer, nn.Flatten(), nn.Linear(12, 2))

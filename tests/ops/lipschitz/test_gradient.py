@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -85,6 +87,24 @@ def test_quick_steps_return_their_best() -> None:
     value = float(torch.linalg.eigvalsh(certified(levels, logs, groups)[0])[-1].sqrt())
     assert value == pytest.approx(min(history), rel=1e-12)
     assert value < 0.95 * history[0]
+
+
+@pytest.mark.parametrize("large", [1, 2**40])
+def test_a_limit_of_time_ends_the_search_with_a_certificate(
+    monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr(tight, "_LARGE", large)
+    monkeypatch.setattr("time.process_time", lambda: float(next(ticks)))
+    levels = network("images", local=False)
+    none, some = (tight_upper(levels, steps=60, seconds=limit) for limit in (0, 40))
+    every = tight_upper(levels, steps=60)
+    assert none.upper == pytest.approx(none.start, rel=1e-6)
+    assert every.upper < some.upper < 0.99 * none.upper
+    assert len(some.steps) < 0.8 * len(every.steps)
+    torch.manual_seed(0)
+    model, points = images().double(), 3 * torch.randn(200, 1, 8, 8, dtype=torch.double)
+    assert float(slopes(model, points)[0].max()) <= some.upper
 
 
 def test_equal_columns_are_merged_exactly(monkeypatch: pytest.MonkeyPatch) -> None:

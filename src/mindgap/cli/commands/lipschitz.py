@@ -30,7 +30,17 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--samples", type=int, metavar="N", default=1000, help="samples to certify at most (1000)"
     )
     parser.add_argument(
-        "--steps", type=int, metavar="N", default=60, help="steps that improve the bound (60)"
+        "--steps",
+        type=int,
+        metavar="N",
+        default=36,
+        help="steps that improve the bound, at most (36)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        metavar="X",
+        help="CPU seconds after which no further step begins (no limit)",
     )
     parser.add_argument(
         "--ascent", type=int, metavar="N", default=150, help="steps towards steep places (150)"
@@ -77,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         radii=arguments.radius,
         samples=arguments.samples,
         steps=arguments.steps,
+        seconds=arguments.seconds,
         ascent=arguments.ascent,
         starts=arguments.starts,
         inside=arguments.inside,

@@ -1,5 +1,6 @@
 """lipschitz: the constant from below and above, and radii within which no prediction changes."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -11,6 +12,7 @@ from mindgap.jobs.lipschitz.around import Nearby, around_samples
 from mindgap.ops.attacks.scene import attackable
 from mindgap.ops.lipschitz.local import certified_radii
 from mindgap.ops.lipschitz.lower import lipschitz_lower
+from mindgap.ops.lipschitz.tight import STEPS
 from mindgap.ops.lipschitz.upper import upper_of
 from mindgap.ops.norms.layer_norms import layer_norms
 from mindgap.training.fitted import Fitted
@@ -24,7 +26,8 @@ def lipschitz(
     *,
     radii: Sequence[float] | None = None,
     samples: int = 1000,
-    steps: int = 60,
+    steps: int = STEPS,
+    seconds: float | None = None,
     ascent: int = 150,
     starts: int = 16,
     inside: bool = False,
@@ -44,7 +47,9 @@ def lipschitz(
             certified, or the training data if there are none.
         radii: Euclidean radii of the curve; by default from zero to the largest that is certified.
         samples: How many samples to certify, and to start the ascent from, at most.
-        steps: Steps that improve the upper bound.
+        steps: Steps that improve the upper bound, at most.
+        seconds: CPU seconds after which no further step begins; every step is a certificate. None
+            for no limit, so that the bound does not depend on the machine.
         ascent: Steps of the search for the steepest place.
         starts: From how many places: samples, places around them, and nearer to zero.
         inside: Whether it must stay in the range of the training inputs. The upper bound is for all
@@ -69,11 +74,12 @@ def lipschitz(
         integer(name, value, 0)
     if ball is not None and number("ball", ball) == 0:
         raise InputError("ball must be above zero, got 0. Leave it out to search the best.")
+    limit = math.inf if seconds is None else number("seconds", seconds)
     wanted = None if radii is None else _radii(radii)
     which: Which = "train" if subject.test is None else "test"
     with Progress(3 + local, unit="stage", title="lipschitz", shown=progress) as bar:
         training = attackable(subject, "train", _places(len(subject.train), samples, seed))
-        upper = upper_of(subject, steps)
+        upper = upper_of(subject, steps, limit)
         bar.advance()
         box = (training.amin(0), training.amax(0)) if inside else None
         lower = lipschitz_lower(subject.model, training, steps=ascent, starts=starts, box=box)

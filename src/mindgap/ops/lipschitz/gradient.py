@@ -11,6 +11,7 @@ matrices.
 """
 
 import math
+import time
 from collections.abc import Sequence
 
 import torch
@@ -27,7 +28,11 @@ _SHORTEST = 1e-6
 
 
 def quick_steps(
-    levels: Levels, logs: Sequence[Tensor], groups: Sequence[Groups], steps: int
+    levels: Levels,
+    logs: Sequence[Tensor],
+    groups: Sequence[Groups],
+    steps: int,
+    seconds: float = math.inf,
 ) -> tuple[list[Tensor], list[float]]:
     """Improve multipliers by Adam with exact gradients; return the best and the bound at every step.
 
@@ -38,12 +43,13 @@ def quick_steps(
         levels: A network without max-pooling.
         logs: The logarithms of feasible multipliers of each level.
         groups: Which states share them.
-        steps: How many steps.
+        steps: How many steps, at most.
+        seconds: The CPU time after which no step begins; steps shorten towards the nearer end.
     """
     sizes, point = [len(log) for log in logs], torch.cat(list(logs))
     mean, square, damped = torch.zeros_like(point), torch.zeros_like(point), 1.0
     best, lowest, history = point, math.inf, list[float]()
-    now = _tried(levels, point, sizes, groups, _ORDERS[0])
+    now, begin = _tried(levels, point, sizes, groups, _ORDERS[0]), time.process_time()
     for step in range(steps + 1):
         if now is None:
             break
@@ -51,9 +57,10 @@ def quick_steps(
         history.append(math.exp(top / 2))
         if top < lowest:
             best, lowest = point, top
-        if step == steps:
+        used = (time.process_time() - begin) / seconds if seconds else 1.0
+        if step == steps or used >= 1:
             break
-        share = step / max(1, steps - 1)
+        share = max(step / max(1, steps - 1), used)
         rate, order = (ends[0] * (ends[1] / ends[0]) ** share for ends in (_RATES, _ORDERS))
         mean = _DECAYS[0] * mean + (1 - _DECAYS[0]) * slope
         square = _DECAYS[1] * square + (1 - _DECAYS[1]) * slope.square()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -13,7 +14,7 @@ from mindgap.ops.lipschitz.certificate import Groups, Infeasible, Moves, behind,
 from mindgap.ops.lipschitz.gradient import quick_steps
 from mindgap.ops.lipschitz.levels import Level, Levels
 
-STEPS = 60
+STEPS = 36  # leave LeNet-5 within a minute of CPU time
 _LARGE = 2**21  # entries of a matrix
 _MEMORY = 12  # pairs of steps and gradients that approximate the curvature
 # In turn: the order of the smooth maximum of eigenvalues, and the weight of the barrier. Without a
@@ -42,7 +43,13 @@ class Tight:
 
 
 @implements("S5", "E9", cites=("fazlyab2019efficient", "xu2024eclipse"))
-def tight_upper(levels: Levels, *, steps: int = STEPS, shared: bool | None = None) -> Tight:
+def tight_upper(
+    levels: Levels,
+    *,
+    steps: int = STEPS,
+    seconds: float = math.inf,
+    shared: bool | None = None,
+) -> Tight:
     r"""Bound the Lipschitz constant of a network by the best multipliers that are found.
 
     Formula: $L^2 \le \min_{\tau} \lambda_{\max}(W \Sigma_K W^\top), \quad \Sigma_i = m\tau_i(\tau_i -
@@ -56,6 +63,8 @@ def tight_upper(levels: Levels, *, steps: int = STEPS, shared: bool | None = Non
     Args:
         levels: The network, from :func:`mindgap.ops.lipschitz.levels.read_levels`.
         steps: How many steps improve the multipliers, at most.
+        seconds: The CPU time after which no step begins. With a limit, the bound depends on the
+            machine; it is certified all the same.
         shared: Whether the places of a channel share a multiplier; by default in the first half of the
             steps in large layers, and behind max-pooling.
 
@@ -74,14 +83,17 @@ def tight_upper(levels: Levels, *, steps: int = STEPS, shared: bool | None = Non
     logs = feasible(levels, groups)
     begin, history = constant(certified(levels, logs, groups)[0]), list[float]()
     if _is_quick(levels):
-        logs, history = quick_steps(levels, logs, groups, steps if shared else steps // 2)
+        first = steps if shared else steps // 2
+        clock = time.process_time()
+        logs, history = quick_steps(levels, logs, groups, first, seconds if shared else seconds / 2)
         if shared is None:
             logs = [log[group.places] for log, group in zip(logs, groups, strict=True)]
             groups = [Groups.of(level, False) for level in levels.levels]
-            logs, later = quick_steps(levels, logs, groups, steps - steps // 2)
+            left = max(0.0, seconds - (time.process_time() - clock))
+            logs, later = quick_steps(levels, logs, groups, steps - first, left)
             history += later[1:]
     elif logs:
-        logs, history = _improved(levels, logs, groups, steps)
+        logs, history = _improved(levels, logs, groups, steps, seconds)
     outputs = _guarded(levels, logs, groups)
     return Tight(constant(outputs), outputs, begin, tuple(history), len(levels.levels))
 
@@ -125,8 +137,9 @@ def feasible(levels: Levels, groups: Sequence[Groups], before: Moves | None = No
 
 
 def _improved(
-    levels: Levels, logs: list[Tensor], groups: Sequence[Groups], steps: int
+    levels: Levels, logs: list[Tensor], groups: Sequence[Groups], steps: int, seconds: float
 ) -> tuple[list[Tensor], list[float]]:
+    end = time.process_time() + seconds
     sizes = [len(log) for log in logs]
     point, history = torch.cat(logs), list[float]()
     best = point
@@ -143,7 +156,8 @@ def _improved(
     lowest, left = math.inf, steps
     for stage, (order, weight) in enumerate(_STAGES):
         count = left // (len(_STAGES) - stage)
-        seen = _descend(partial(value, order=order, weight=weight), point, count)
+        left_now = (end - time.process_time()) / (len(_STAGES) - stage)
+        seen = _descend(partial(value, order=order, weight=weight), point, count, left_now)
         left -= max(0, len(seen) - 1)
         for point, top in seen:
             history.append(math.exp(top / 2))
@@ -155,8 +169,11 @@ def _improved(
 Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-def _descend(objective: Objective, point: Tensor, steps: int) -> list[tuple[Tensor, float]]:
+def _descend(
+    objective: Objective, point: Tensor, steps: int, seconds: float
+) -> list[tuple[Tensor, float]]:
     """Take quasi-Newton steps (L-BFGS) that shrink until the multipliers certify and the value falls."""
+    end = time.process_time() + seconds
     pairs, seen = list[tuple[Tensor, Tensor]](), list[tuple[Tensor, float]]()
     first = _evaluated(objective, point)
     if first is None:
@@ -165,6 +182,8 @@ def _descend(objective: Objective, point: Tensor, steps: int) -> list[tuple[Tens
     seen.append((point, top))
     values = [value]
     for _ in range(steps):
+        if time.process_time() >= end:
+            break
         direction = -_scaled(slope, pairs)
         if float(direction @ slope) >= 0:
             pairs, direction = [], -slope

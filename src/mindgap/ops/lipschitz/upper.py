@@ -67,7 +67,9 @@ class Upper:
 
 
 @implements("S5", "E9", cites=("fazlyab2019efficient", "xu2024eclipse", "bartlett2017spectrally"))
-def certified_upper(model: nn.Module, sample: Tensor, *, steps: int = STEPS) -> Upper:
+def certified_upper(
+    model: nn.Module, sample: Tensor, *, steps: int = STEPS, seconds: float = math.inf
+) -> Upper:
     r"""Bound the Lipschitz constant of a model from above, and say how.
 
     Formula: $\lVert f(x) - f(x') \rVert_2 \le L \lVert x - x' \rVert_2$
@@ -83,6 +85,7 @@ def certified_upper(model: nn.Module, sample: Tensor, *, steps: int = STEPS) -> 
         model: Any module that takes one tensor; it is not changed.
         sample: One input, without the batch. Its shape counts.
         steps: How many steps improve the multipliers, at most.
+        seconds: The CPU time after which no step begins, of each part that is bounded on its own.
 
     >>> net = nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3), nn.ReLU(), nn.Linear(3, 2))
     >>> found = certified_upper(net, torch.zeros(2))
@@ -92,14 +95,15 @@ def certified_upper(model: nn.Module, sample: Tensor, *, steps: int = STEPS) -> 
     if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
         raise InputError("The weights must be finite, got NaN or infinity. Train the model again.")
     product = lipschitz_upper(model, sample.detach()[None])
+    search = _Search(steps, seconds)
     try:
-        tight = _tight([model], sample, steps)
+        tight = _tight([model], sample, search)
         return _best(tight, product.upper)
     except (NotCovered, Infeasible) as error:
         reason = str(error)
     layers = _flat(model)
     if len(layers) > 1:
-        with_parts = _by_parts(layers, sample, steps, product.upper, reason)
+        with_parts = _by_parts(layers, sample, search, product.upper, reason)
         if with_parts.upper <= product.upper:
             return with_parts
     whole = Part("the whole model", "product", product.upper, product.reason or reason)
@@ -125,9 +129,17 @@ def _best(tight: Tight, product: float) -> Upper:
     return Upper(min(tight.upper, product), "tight", product, tight.outputs, (part,), tight.steps)
 
 
-def _tight(layers: Sequence[nn.Module], sample: Tensor, steps: int) -> Tight:
+@dataclasses.dataclass(frozen=True)
+class _Search:
+    """How long multipliers are improved, at most."""
+
+    steps: int
+    seconds: float
+
+
+def _tight(layers: Sequence[nn.Module], sample: Tensor, search: _Search) -> Tight:
     model = layers[0] if len(layers) == 1 else nn.Sequential(*layers)
-    return tight_upper(read_levels(model, sample), steps=steps)
+    return tight_upper(read_levels(model, sample), **dataclasses.asdict(search))
 
 
 def _flat(module: nn.Module) -> list[nn.Module]:
@@ -137,7 +149,7 @@ def _flat(module: nn.Module) -> list[nn.Module]:
 
 
 def _by_parts(
-    layers: Sequence[nn.Module], sample: Tensor, steps: int, product: float, reason: str
+    layers: Sequence[nn.Module], sample: Tensor, search: _Search, product: float, reason: str
 ) -> Upper:
     private = [copy.deepcopy(layer).cpu().double() for layer in layers]
     samples = [sample.detach().cpu().double()]
@@ -147,7 +159,7 @@ def _by_parts(
     found = list[tuple[Part, Tight | None]]()
     start = 0
     while start < len(private):
-        stop, tight, why = _longest(private, samples, start, steps)
+        stop, tight, why = _longest(private, samples, start, search)
         name = str(start) if stop == start + 1 else f"{start} to {stop - 1}"
         if tight is None:
             alone = lipschitz_upper(private[start], samples[start][None])
@@ -163,7 +175,7 @@ def _by_parts(
 
 
 def _longest(
-    layers: Sequence[nn.Module], samples: Sequence[Tensor], start: int, steps: int
+    layers: Sequence[nn.Module], samples: Sequence[Tensor], start: int, search: _Search
 ) -> tuple[int, Tight | None, str]:
     """Find the longest run of layers from one on that can be bounded at once."""
     stop, why = start, ""
@@ -176,19 +188,20 @@ def _longest(
         stop += 1
     if stop == start:
         return start + 1, None, why
-    return stop, _tight(layers[start:stop], samples[start], steps), ""
+    return stop, _tight(layers[start:stop], samples[start], search), ""
 
 
-def upper_of(subject: Subject, steps: int) -> Upper:
-    """Bound the model of a subject, once per number of steps.
+def upper_of(subject: Subject, steps: int, seconds: float = math.inf) -> Upper:
+    """Bound the model of a subject, once for each of these limits.
 
     Args:
         subject: Must have one input of real numbers per sample.
         steps: How many steps improve the multipliers, at most.
+        seconds: The CPU time after which no step begins.
     """
 
     def make() -> Upper:
         first = attackable(subject, "train", torch.arange(1))
-        return certified_upper(subject.model, first[0], steps=steps)
+        return certified_upper(subject.model, first[0], steps=steps, seconds=seconds)
 
-    return subject.cached(("lipschitz: upper", steps), make)
+    return subject.cached(("lipschitz: upper", steps, seconds), make)
