@@ -23,17 +23,21 @@ def drawn(count: int, seed: int, low: float = 0.0, high: float = 1.0) -> Table:
     return points, (-((points - 0.9) / 0.04).square()).exp()
 
 
-def test_points_that_teach_more_are_better() -> None:
-    """Both arms have as many points, but the values of the uniform ones are noisy."""
-    random = torch.Generator().manual_seed(3)
-    wave = lambda x: torch.sin(6 * x)  # noqa: E731
-    first, new, pool = (drawn(count, seed)[0] for count, seed in ((6, 0), (40, 1), (100, 2)))
-    noise = torch.randn(100, 1, generator=random, dtype=torch.float64)
-    noisy = (pool, wave(pool) + 1.5 * noise)
-    found = against_uniform((first, wave(first)), (new, wave(new)), noisy, BOUNDS)
+def test_points_that_teach_more_are_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With planted errors of both arms, which differ from split to split."""
+    new = drawn(40, 1)
+
+    def planted(shared: Table, own: Table, test: Table) -> float:
+        assert len(shared[0]) == 12
+        assert not torch.isin(test[0], torch.cat([shared[0], own[0]])).any()
+        ours = bool(torch.isin(own[0], new[0]).all())
+        return (0.1 if ours else 0.5) + 0.05 * float(test[0].mean())
+
+    monkeypatch.setattr("mindgap.sampling.comparison._error", planted)
+    found = against_uniform(drawn(12, 0), new, drawn(50, 2), BOUNDS)
     assert found.word == "better"
-    assert found.sampled < found.uniform
-    assert (found.exchanged, found.size, found.tested, found.extra) == (20, 26, 100, 100)
+    assert found.uniform - found.sampled == pytest.approx(0.4)
+    assert (found.exchanged, found.size, found.tested, found.extra) == (20, 32, 50, 50)
     assert "would have done worse" in found.sentences[0]
 
 
