@@ -7,6 +7,7 @@ the pages are kept there; further arguments are the kinds to make.
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,6 @@ from mindgap.nets import MLP
 from mindgap.report import study_page
 from mindgap.report.improved import Improved
 from mindgap.report.pages.certificate import certificate_page
-from mindgap.runs import SerialExecutor
 from mindgap.runs.results import checked_results
 from mindgap.sampling import Box
 from mindgap.training.fitted import Fitted
@@ -43,14 +43,9 @@ def perceptron(width: int = 64) -> nn.Module:
     return MLP((64, width, 10))
 
 
-def ridges(points: Tensor) -> Tensor:
+def ring(points: Tensor) -> Tensor:
     """Flat but for a steep ring: where to evaluate next is plain to see."""
     return torch.tanh(12 * (points.square().sum(1) - 0.5))
-
-
-def ring(point: Any) -> float:
-    """The same at one point."""
-    return float(ridges(torch.as_tensor(np.asarray(point), dtype=torch.float64)[None]))
 
 
 class Pages:
@@ -125,11 +120,18 @@ class Pages:
         mindgap.weigh(self.folder / "digits.npz", k=10).save(path)
 
     def sample(self, path: Path) -> None:
-        """Points where a function changes."""
-        some = {"initial": 8, "new": 8} if self.small else {"initial": 64, "new": 64}
-        place = Box([-1.0, -1.0], [1.0, 1.0])
-        done = mindgap.sample(ring, place, rounds=2, executor=SerialExecutor(), **some)
-        done.save(path, source="a steep ring")
+        """Points where a function changes, compared with uniform ones."""
+        count = 12 if self.small else 64
+        found = mindgap.sample(
+            ring,
+            Box([-1.0, -1.0], [1.0, 1.0]),
+            initial=count,
+            new=count,
+            rounds=4,
+            compare=count + count // 4,
+            differentiable=True,
+        )
+        found.save(path, source="a steep ring")
 
     def attack(self, path: Path) -> None:
         """Predictions under attack."""
@@ -196,7 +198,7 @@ class Pages:
 
     def reproduce(self, path: Path) -> None:
         """What is reproduced."""
-        mindgap.reproduce(results=RESULTS, run=False).save(path)
+        mindgap.reproduce(results=os.path.relpath(RESULTS), run=False).save(path)
 
 
 PICTURED = (

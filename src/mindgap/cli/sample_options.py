@@ -86,6 +86,14 @@ def _add_points(group: Any) -> None:
         metavar="DONE.csv",
         help="take values from a file with the columns number and y0,y1,… or error",
     )
+    group.add_argument(
+        "--compare",
+        type=int,
+        metavar="N",
+        default=0,
+        help="evaluate N uniform points as well, only to say whether they would have done as well; "
+        "1.25 times --new is best (0)",
+    )
 
 
 def _add_choice(group: Any) -> None:

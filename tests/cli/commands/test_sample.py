@@ -428,7 +428,7 @@ def test_the_job_from_python(mine: str, tmp_path: Path) -> None:
     )
     assert done.values.tolist() == done.points.square().tolist()
     assert done.new.tolist() == [False] * 4 + [True] * 3
-    assert str(done) == "7 points known: 4 of the initial design, 3 new"
+    assert str(done).splitlines()[0] == "7 points known: 4 of the initial design, 3 new"
     assert len(read(str(done.save(tmp_path / "p.csv")))) == 7
     more = sample(
         abs, known=([[0.0], [0.5], [1.0]], [0.0, 0.5, 1.0]), new=2, executor=SerialExecutor()

@@ -1,6 +1,7 @@
 """The job `sample` from Python: one call, files of points, a queue, and errors on the way."""
 
 import csv
+import math
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_known_points_of_a_file_replace_the_initial_design(tmp_path: Path) -> No
     first = sample(lambda x: x[0], LINE, initial=6, new=0, executor=SerialExecutor())
     path = first.save(tmp_path / "points.csv")
     more = sample(lambda x: x[0], known=path, new=2, executor=SerialExecutor())
-    assert str(more) == "8 points known: 6 given, 2 new"
+    assert str(more).splitlines()[0] == "8 points known: 6 given, 2 new"
     assert torch.equal(more.points[:6], first.points)
 
 
@@ -105,3 +106,41 @@ def test_says_what_is_wrong(tmp_path: Path) -> None:
         sample(None, LINE, ask=-1)
     with pytest.raises(InputError, match="existing CSV file"):
         sample(square, known=tmp_path / "none.csv")
+
+
+def test_uniform_points_are_compared_with_and_kept(tmp_path: Path) -> None:
+    """They are evaluated once, are no part of the sample, and the session gives them back."""
+
+    calls = []
+
+    def steep(point: Tensor) -> float:
+        calls.append(point)
+        return math.tanh(20 * (float(point[0]) - 0.5))
+
+    def run(**more: object):
+        place, session = Box(0, 1), tmp_path / "run.jsonl"
+        return sample(
+            steep, place, initial=12, new=12, session=session, executor=SerialExecutor(), **more
+        )
+
+    done = run(compare=15)
+    assert len(calls) == 12 + 12 + 15
+    assert len(done.points) == 24
+    assert len(done.fresh.points) == 15
+    assert done.comparison.extra == done.comparison.tested == 15
+    assert done.comparison.sentences[0] in str(done)
+    assert len(done.to_dict()["uniform_points"]) == 15
+    assert done.to_dict()["comparison"]["word"] == done.comparison.word
+    again = run()
+    assert len(calls) == 39
+    assert again.comparison == done.comparison
+    text = done.save(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Would uniform points have done as well?" in text
+    assert "15 evaluations spent on the comparison alone" in text
+
+
+@pytest.mark.parametrize("words", [{"compare": 9}, {"compare": -1}, {"compare": 20, "ask": 3}])
+def test_a_comparison_that_cannot_be_made_is_refused(words: dict[str, int]) -> None:
+
+    with pytest.raises(InputError, match="compare must"):
+        sample(lambda point: point[0], Box(0, 1), **words)

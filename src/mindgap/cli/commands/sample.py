@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             workers=arguments.workers,
             timeout=arguments.timeout,
             retries=arguments.retries,
+            compare=arguments.compare,
             progress=not (arguments.quiet or arguments.json),
             on_error=lambda done: _write(done, arguments) if done.sampler.answers else None,
             **settings_of(arguments),

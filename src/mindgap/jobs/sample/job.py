@@ -2,24 +2,37 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from mindgap.core import InputError, MindgapError, integer, validated, write_whole
+from mindgap.core import InputError, MindgapError, expanded, integer, validated, write_whole
 from mindgap.jobs.sample.command import Command
 from mindgap.jobs.sample.csv import DEFAULT, Columns, asked_csv, points_csv, read_known, read_told
 from mindgap.jobs.sample.evaluate import evaluate
 from mindgap.jobs.sample.session import Evaluable, open_sampler
 from mindgap.runs.executors import LocalExecutor
 from mindgap.runs.work import one_line
-from mindgap.sampling import Acquisition, Asked, Domain, Proposal, TaylorSampler
+from mindgap.sampling import (
+    Acquisition,
+    Asked,
+    Comparison,
+    Domain,
+    Proposal,
+    Sampled,
+    TaylorSampler,
+    against_uniform,
+)
+from mindgap.sampling.comparison import LEAST_UNIFORM
 from mindgap.sampling.initial_design import Design
 
+COMPARE_SEED = 700_001  # the points of a comparison are drawn by a seed of their own
 MOST_REASONS = 5  # of failures, in the summary
 
 
@@ -34,6 +47,7 @@ class Sampling:
         asked: The points that were only asked for, to be evaluated elsewhere; None otherwise.
         taken: Values that were read from a file of values.
         lost: Failures that were read from it.
+        fresh: Uniform points and values that were evaluated only to compare with; None if none.
     """
 
     sampler: TaylorSampler
@@ -42,6 +56,22 @@ class Sampling:
     asked: tuple[Asked, ...] | None = None
     taken: int = 0
     lost: int = 0
+    fresh: Sampled | None = None
+
+    @functools.cached_property
+    def comparison(self) -> Comparison | None:
+        """Whether uniform points would have done as well as the new ones; None without new ones."""
+        sampler = self.sampler
+        whys = [one.why for one in sampler.asked if one.number in sampler.answers]
+        if "acquisition" not in whys:
+            return None
+        found = sampler.found()
+        # Without fresh points a part of the design plays their role, so it must be one.
+        spread = ("initial",) if self.fresh is None else ("initial", "given")
+        first = torch.tensor([why in spread for why in whys])
+        tables = [(found.points[rows], found.values[rows]) for rows in (first, found.new)]
+        fresh = None if self.fresh is None else (self.fresh.points, self.fresh.values)
+        return against_uniform(*tables, fresh, sampler.domain.bounds, sampler.seed)
 
     @property
     def points(self) -> Tensor:
@@ -77,7 +107,14 @@ class Sampling:
             outputs = self.columns.named(
                 "outputs", self.sampler.width or len(self.columns.outputs) or 1
             )
-            return sampling_page(self.sampler, path, names=names, outputs=outputs, source=source)
+            return sampling_page(
+                self.sampler,
+                path,
+                names=names,
+                outputs=outputs,
+                source=source,
+                comparison=self.comparison,
+            )
         return write_whole(path, self.csv())
 
     def csv(self) -> str:
@@ -110,6 +147,13 @@ class Sampling:
             ],
             "settings": sampler.settings(),
             "points": rows,
+            "comparison": None if self.comparison is None else self.comparison.to_dict(),
+            "uniform_points": []
+            if self.fresh is None
+            else [
+                {"x": x, "y": y}
+                for x, y in zip(self.fresh.points.tolist(), self.fresh.values.tolist(), strict=True)
+            ],
         }
 
     def __str__(self) -> str:
@@ -126,6 +170,8 @@ class Sampling:
             f"  {n} × {reason}"
             for reason, n in Counter(self.failed.values()).most_common(MOST_REASONS)
         ]
+        if self.comparison is not None and not sampler.pending:
+            lines += self.comparison.sentences
         return "\n".join(
             [*lines, "Interrupted; what was done is kept."] if self.interrupted else lines
         )
@@ -153,6 +199,7 @@ def sample(
     workers: int | None = None,
     timeout: float | None = None,
     retries: int = 0,
+    compare: int = 0,
     progress: bool = False,
     on_error: Callable[[Sampling], object] | None = None,
 ) -> Sampling:
@@ -185,6 +232,9 @@ def sample(
         workers: Points evaluated at the same time; one per core if None.
         timeout: Seconds after which an evaluation is killed; no limit if None.
         retries: Further attempts at a point that fails.
+        compare: Number of further, uniform evaluations, which tell whether uniform points would have
+            done as well. They cost as much as any other, and nothing else uses them; 1.25 times
+            ``new`` compare all new points. With a session they are kept in ``SESSION.compare``.
         progress: Whether to show a progress bar.
         on_error: Called with what is known before an error that ends the evaluation is raised.
 
@@ -193,10 +243,13 @@ def sample(
     >>> done = sample(
     ...     lambda point: abs(point[0]), Box(-1, 1), initial=8, new=4, executor=SerialExecutor()
     ... )
-    >>> print(done)
+    >>> print(str(done).splitlines()[0])
     12 points known: 8 of the initial design, 4 new
+    >>> done.comparison.reason
+    'it takes 10 uniform points with values, and there are 8'
     """
     columns = columns or DEFAULT
+    _check_compare(compare, evaluator, ask)
     if isinstance(known, str | os.PathLike):
         points, values, columns = read_known(known, columns)
         known = (points, values)
@@ -223,7 +276,7 @@ def sample(
             asked = sampler.ask(ask) if integer("ask", ask, 0) else sampler.pending
             return dataclasses.replace(done, asked=tuple(asked))
         if evaluator is None:
-            return done
+            return _with_kept(done, session)
         how = {"executor": executor, "workers": workers, "timeout": timeout, "retries": retries}
         try:
             interrupted = _fill(
@@ -233,7 +286,66 @@ def sample(
             if on_error is not None:
                 on_error(done)
             raise
-    return dataclasses.replace(done, interrupted=interrupted)
+    done = dataclasses.replace(done, interrupted=interrupted)
+    if interrupted or not (compare or _kept(session)):
+        return done
+    return _compared(
+        done, evaluator, compare, differentiable, session, how | {"progress": progress}
+    )
+
+
+def _check_compare(compare: int, evaluator: Evaluable | None, ask: int | None) -> None:
+    if compare and (evaluator is None or ask is not None):
+        raise InputError(
+            "compare must come with something to evaluate, got nothing. Name a function or a command."
+        )
+    if 0 < integer("compare", compare, 0) < LEAST_UNIFORM:
+        raise InputError(
+            f"compare must be 0 or at least {LEAST_UNIFORM} points, got {compare}. About 1.25 times "
+            "the new points is best."
+        )
+
+
+def _kept(session: str | os.PathLike[str] | None) -> Path | None:
+    """Return where a session keeps the points of its comparison, if it has any."""
+    path = None if session is None else expanded(f"{os.fspath(session)}.compare")
+    return path if path is not None and path.is_file() else None
+
+
+def _with_kept(done: Sampling, session: str | os.PathLike[str] | None) -> Sampling:
+    """Return what is known, with the points of an earlier comparison of the same session."""
+    path = _kept(session)
+    if path is None:
+        return done
+    with open_sampler(None, done.sampler.domain, session=path) as uniform:
+        fresh = uniform.found() if uniform.answers else None
+    return dataclasses.replace(done, fresh=fresh)
+
+
+def _compared(
+    done: Sampling,
+    evaluator: Evaluable,
+    count: int,
+    differentiable: bool,
+    session: str | os.PathLike[str] | None,
+    how: dict[str, Any],
+) -> Sampling:
+    """Evaluate uniform points of their own, with a sampler that asks for nothing else."""
+    sampler = done.sampler
+    with open_sampler(
+        evaluator,
+        sampler.domain,
+        differentiable=differentiable,
+        session=None if session is None else f"{os.fspath(session)}.compare",
+        settings={
+            "initial": count or None,
+            "initial_design": "uniform",
+            "seed": sampler.seed + COMPARE_SEED,
+        },
+    ) as uniform:
+        interrupted = _fill(uniform, evaluator, 0, 1, differentiable, how)
+    fresh = uniform.found() if uniform.answers else None
+    return dataclasses.replace(done, fresh=fresh, interrupted=interrupted)
 
 
 def _tell(

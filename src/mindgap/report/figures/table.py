@@ -30,6 +30,7 @@ def numbers_of(chart: Chart) -> Numbers:
 @functools.singledispatch
 def _table(chart: Chart) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
     """Return the head and the cells; no rows for what is read as it is, such as samples."""
+    del chart
     return (), ()
 
 

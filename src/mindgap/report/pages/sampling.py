@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -12,6 +12,7 @@ from mindgap.report import html, wording
 from mindgap.report.draw import draw
 from mindgap.report.pages.sampling_charts import KINDS, acquisition_of, sampling_charts
 from mindgap.report.parts import Tone, Verdict
+from mindgap.sampling.comparison import Comparison
 from mindgap.sampling.taylor_sampler import TaylorSampler
 
 MANY_FAILED = 0.1  # of the points: from here on what is known says little about some places
@@ -25,6 +26,18 @@ PROPOSAL = {
     "pool": "uniform candidates, drawn by the acquisition values of the known points around them",
     "exact": "uniform candidates, drawn by their own acquisition values",
     "mixture": "a Gaussian mixture of {components} components, fitted to the known points by their acquisition values",
+}
+COMPARED: Mapping[str, tuple[str, Tone, str]] = {
+    "better": ("Better than uniform", "good", "Uniform points would have done worse."),
+    "worse": ("Worse than uniform", "bad", "Uniform points would have done better."),
+    "unclear": ("No gain shown", "neutral", "No difference to as many uniform points is shown."),
+}
+STEPS = {
+    "Better than uniform": [
+        "Train your model on these points: another model may profit more or less."
+    ],
+    "Worse than uniform": ["Take uniform points, or a larger initial design."],
+    "No gain shown": ["Take uniform points, or compare on more of them: ``--compare``."],
 }
 DESIGN = {
     "sobol": "a Sobol sequence",
@@ -41,9 +54,13 @@ def sampling_page(
     names: Sequence[str] = (),
     outputs: Sequence[str] = (),
     source: str = "",
+    comparison: Comparison | None = None,
 ) -> Path:
     """Write a page about all points of a sampler to one HTML file that needs nothing else."""
-    return write_whole(path, sampling_html(sampler, names=names, outputs=outputs, source=source))
+    text = sampling_html(
+        sampler, names=names, outputs=outputs, source=source, comparison=comparison
+    )
+    return write_whole(path, text)
 
 
 def sampling_html(
@@ -52,6 +69,7 @@ def sampling_html(
     names: Sequence[str] = (),
     outputs: Sequence[str] = (),
     source: str = "",
+    comparison: Comparison | None = None,
 ) -> str:
     """Return the page as text.
 
@@ -60,6 +78,7 @@ def sampling_html(
         names: What the inputs are called.
         outputs: What the values are called.
         source: What was sampled.
+        comparison: Whether uniform points would have done as well, if it is known.
     """
     names = list(names) or [f"x{k}" for k in range(sampler.domain.dimension)]
     outputs = list(outputs) or [f"y{k}" for k in range(sampler.width or 1)]
@@ -67,7 +86,8 @@ def sampling_html(
     charts = sampling_charts(sampler, acquisition, names, outputs)
     return html.render(
         "sampling.html",
-        verdict=judge_sampling(sampler, acquisition),
+        verdict=judge_sampling(sampler, acquisition, comparison),
+        comparison=comparison,
         source=source or "Taylor based sampling",
         known=len(sampler.answers),
         failed=len(sampler.failed),
@@ -79,16 +99,22 @@ def sampling_html(
     )
 
 
-def judge_sampling(sampler: TaylorSampler, acquisition: Tensor) -> Verdict:
+def judge_sampling(
+    sampler: TaylorSampler, acquisition: Tensor, comparison: Comparison | None = None
+) -> Verdict:
     """Say how far the sampling came, and whether new points lie where the function changes.
 
     Args:
         sampler: The sampler, with its points and values.
         acquisition: The acquisition values of the known points, or none.
+        comparison: Whether uniform points would have done as well, if it is known.
     """
     new = int(sampler.found().new.sum()) if sampler.answers else 0
     ratio = _ratio(sampler, acquisition)
     label, tone, headline = _case(sampler, new, ratio)
+    judged = comparison is not None and label == "Not tested yet" and COMPARED.get(comparison.word)
+    if judged:
+        label, tone, headline = judged
     told = [
         f"{wording.count(len(sampler.answers), 'value')} of "
         f"{wording.count(len(sampler.asked), 'point')} are known, {new:,} of them at points that "
@@ -107,7 +133,9 @@ def judge_sampling(sampler: TaylorSampler, acquisition: Tensor) -> Verdict:
         tone=tone,
         headline=headline,
         sentences=tuple(told if sampler.asked else ()),
-        advice=tuple(Advice(text=text) for text in _next_steps(sampler, new)),
+        advice=tuple(
+            Advice(text=text) for text in (STEPS[label] if judged else _next_steps(sampler, new))
+        ),
     )
 
 
@@ -156,7 +184,7 @@ def _case(sampler: TaylorSampler, new: int, ratio: float | None) -> tuple[str, T
 
 
 def _next_steps(sampler: TaylorSampler, new: int) -> list[str]:
-    test = "Train one model on these points and one on as many uniform points, and compare."
+    test = "Compare with uniform points: ``--compare N`` evaluates N of them for that alone."
     if sampler.failed:
         return ["Read why points failed, below, and evaluate again what can be mended.", test]
     if not sampler.asked:
