@@ -154,10 +154,23 @@ def words_of(cls: Any) -> Words:
             parts[head] = body.strip()
     return Words(
         summary=paragraphs[0],
-        formula=parts["Formula"].strip("$ "),
+        formula=_one_formula(parts["Formula"]),
         reading=parts["Reading"],
         assumes=parts["Assumes"],
     )
+
+
+def _one_formula(paragraph: str) -> str:
+    r"""Return the LaTeX of a paragraph: what stands between its formulas becomes text.
+
+    >>> _one_formula("$a > b$ at every $x$")
+    'a > b\\text{ at every }x'
+    """
+    pieces = paragraph.split("$")
+    return "".join(
+        piece if place % 2 or len(pieces) == 1 else rf"\text{{{piece}}}" if piece else ""
+        for place, piece in enumerate(pieces)
+    ).strip()
 
 
 REGISTRY: dict[str, dict[str, type[Spec]]] = {}

@@ -264,10 +264,17 @@ _SYMBOLS = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "eta": "η",
     "theta": "θ", "kappa": "κ", "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ", "tau": "τ",
     "phi": "φ", "psi": "ψ", "Psi": "Ψ", "partial": "∂", "nabla": "∇", "int": "∫", "times": "×",
-    "in": "∈", "ell": "ℓ", "qquad": "   ", "quad": "  ", "max": "max", "min": "min", "ln": "ln",
+    "ne": "≠", "varepsilon": "ε", "pi": "π", "xi": "ξ", "Phi": "Φ", "Delta": "Δ", "Sigma": "Σ",
+    "Lambda": "Λ", "nu": "ν", "exists": "∃ ", "forall": "∀ ", "notin": "∉", "propto": "∝",
+    "lvert": "|", "rvert": "|", "setminus": "∖", "Rightarrow": "⇒", "langle": "⟨", "rangle": "⟩",
+    "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "circ": "∘", "cup": "∪",
+    "subseteq": "⊆", "equiv": "≡", "oslash": "⊘", "lesssim": "≲", "ni": "∋",
+    "in": "∈", "to": "→", "top": "ᵀ", "pm": "±", "approx": "≈", "ll": "≪", "dots": "…",
+    "ldots": "…", "mid": "|", "ell": "ℓ", "qquad": "   ", "quad": "  ", "max": "max", "min": "min", "ln": "ln",
     "log": "log", "arg": "arg ", "dim": "dim", "exp": "exp", "left": "", "right": "", ",": " ",
     ";": " ", "{": "{", "}": "}", "|": "‖",
 }  # fmt: skip
+_ACCENTS = {"hat": "\u0302", "tilde": "\u0303", "bar": "\u0304", "overline": "\u0304"}
 _GROUP = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"  # braces, two deep inside
 
 
@@ -284,13 +291,20 @@ def plain_math(latex: str) -> str:
         )
         text = re.sub(r"\\sqrt" + _GROUP, r"√(\1)", text)
         text = re.sub(r"\\binom" + _GROUP + _GROUP, r"C(\1, \2)", text)
-    text = re.sub(r"\\hat\s*\{?(\w)\}?", "\\1\u0302", text)
-    text = re.sub(r"\\(?:mathrm|mathbb|mathcal|text|operatorname)" + _GROUP, r"\1", text)
+    text = re.sub(r"\\(?:mathrm|mathbb|mathcal|mathfrak|text|operatorname)" + _GROUP, r"\1", text)
+    for accent, mark in _ACCENTS.items():
+        text = re.sub(rf"\\{accent}\s*(?:\{{(\\?\w+)\}}|(\\[a-zA-Z]+|\w))", rf"\1\2{mark}", text)
     text = re.sub(r"\\([a-zA-Z]+|.)", lambda m: _SYMBOLS.get(m[1], m[1]), text)
     text = re.sub(r"([_^])\{(\w+)\}", r"\1\2", text)
     text = re.sub(r"([_^])\{([^{}]*)\}", r"\1(\2)", text)
     text = re.sub(r"(?<=[\w'])(?=[ΣΠ∫])", " ", text)
-    return re.sub(r"(?<=\S) {2}(?=\S)", " ", text).replace("⦃", "{").replace("⦄", "}").strip()
+    return (
+        re.sub(r"(?<=\S) {2}(?=\S)", " ", text)
+        .replace("⦃", "{")
+        .replace("⦄", "}")
+        .replace("^ᵀ", "ᵀ")
+        .strip()
+    )
 
 
 def _bracketed(text: str) -> str:
