@@ -69,7 +69,10 @@ def measured(case: Case, keep: Path) -> dict[str, Any]:
     results = [card.result for card in report.cards]
     cost = {result.name: result.cost.get("cpu_seconds", 0.0) for result in results}
     slowest = sorted(cost.items(), key=lambda pair: -pair[1])
-    checks = {row.name: round(row.seconds, 3) for row in sorted(report.checked, key=lambda row: -row.seconds)}
+    checks = {
+        row.name: round(row.seconds, 3)
+        for row in sorted(report.checked, key=lambda row: -row.seconds)
+    }
     own = sum(cost.values()), sum(result.cost.get("seconds", 0.0) for result in results)
     return timing.figures(
         f"{case.name} on {case.data}: all default measures and bounds against {case.minutes:g} minutes",
@@ -101,7 +104,11 @@ def main() -> None:
             timing.show(rows[-1])
             for name, seconds in list(rows[-1]["cpu_seconds_by_measure"].items())[:12]:
                 print(f"     {name:32} {seconds:7.2f} s")
-            print("   with diagnoses", rows[-1]["with_diagnoses"], list(rows[-1]["cpu_seconds_by_diagnosis"].items())[:12])
+            print(
+                "   with diagnoses",
+                rows[-1]["with_diagnoses"],
+                list(rows[-1]["cpu_seconds_by_diagnosis"].items())[:12],
+            )
             if arguments.json:
                 timing.write(arguments.json, rows)
 

@@ -1,7 +1,7 @@
 """Evaluate a bound on plain numbers, or on a model of your own.
 
-  mindgap bound validation-set-guarantee --empirical 0.01 --samples 10000 --hypotheses 100
-  mindgap bound binomial-tail --subject my_model.py:make_subject
+mindgap bound validation-set-guarantee --empirical 0.01 --samples 10000 --hypotheses 100
+mindgap bound binomial-tail --subject my_model.py:make_subject
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Explain one name: formula, reading, assumptions, settings and references.
 
-  mindgap explain margin
-  mindgap explain local-variance --json
+mindgap explain margin
+mindgap explain local-variance --json
 """
 
 import argparse
