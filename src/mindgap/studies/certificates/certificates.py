@@ -400,18 +400,15 @@ def _curve(cases: Mapping[str, Sequence[Record]]) -> list[Line]:
     for name, found in cases.items():
         case, bounds = CASES[name], [record["bound"] for record in found]
         if case.prior == "initial" and case.data == "mnist":
-            minutes = statistics.fmean(record["cpu_minutes"] for record in found)
-            row = (minutes, statistics.fmean(bounds), min(bounds), max(bounds))
+            spent = statistics.fmean(record["cpu_minutes"] for record in found)
+            row = (spent, statistics.fmean(bounds), min(bounds), max(bounds))
             points.setdefault(case.label, []).append(row)
     if not points:
         return []
-    series = [
-        Series(
-            name=label,
-            **dict(zip(("x", "y", "low", "high"), zip(*sorted(rows), strict=True), strict=True)),
-        )
-        for label, rows in points.items()
-    ]
+    series = []
+    for label, rows in points.items():
+        minutes, means, least, largest = zip(*sorted(rows), strict=True)
+        series.append(Series(name=label, x=minutes, y=means, low=least, high=largest))
     return [
         Line(
             title="Certificate around initial weights over CPU minutes, MNIST",
