@@ -3,8 +3,9 @@
 Every measure is timed by itself, in the order in which ``examine`` takes them, so that the first one to need a
 pass over the data pays for it. Times are CPU seconds with one thread, and wall seconds next to them; the load of
 the machine is recorded, because a busy one makes both longer. Two threads share the work, but they wait for each
-other by spinning, which counts as CPU time: on a busy machine it doubled. Diagnoses are timed too. The nets are trained first; their checkpoints stay
-in the folder of ``--keep``, so that a second run need not train.
+other by spinning, which counts as CPU time: on a busy machine it doubled. Diagnoses are timed too. The
+nets are trained first; their checkpoints stay in the folder of ``--keep``, so that a second run need
+not train.
 
     MINDGAP_DATA=~/data python benchmarks/measures.py --keep /tmp/nets --json measures.json
 """
@@ -69,7 +70,10 @@ def measured(case: Case, keep: Path) -> dict[str, Any]:
     results = [card.result for card in report.cards]
     cost = {result.name: result.cost.get("cpu_seconds", 0.0) for result in results}
     slowest = sorted(cost.items(), key=lambda pair: -pair[1])
-    checks = {row.name: round(row.seconds, 3) for row in sorted(report.checked, key=lambda row: -row.seconds)}
+    checks = {
+        row.name: round(row.seconds, 3)
+        for row in sorted(report.checked, key=lambda row: -row.seconds)
+    }
     own = sum(cost.values()), sum(result.cost.get("seconds", 0.0) for result in results)
     return timing.figures(
         f"{case.name} on {case.data}: all default measures and bounds against {case.minutes:g} minutes",
@@ -101,7 +105,8 @@ def main() -> None:
             timing.show(rows[-1])
             for name, seconds in list(rows[-1]["cpu_seconds_by_measure"].items())[:12]:
                 print(f"     {name:32} {seconds:7.2f} s")
-            print("   with diagnoses", rows[-1]["with_diagnoses"], list(rows[-1]["cpu_seconds_by_diagnosis"].items())[:12])
+            checks = list(rows[-1]["cpu_seconds_by_diagnosis"].items())[:12]
+            print("   with diagnoses", rows[-1]["with_diagnoses"], checks)
             if arguments.json:
                 timing.write(arguments.json, rows)
 
