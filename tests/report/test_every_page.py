@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import itertools
+import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from browser import BROWSER, OFF, needs_browser
+from charts import PIXEL
 
 from mindgap.report.html import library
 
@@ -69,3 +74,67 @@ def test_all_pages_share_their_frame(kind, pages):
         assert re.match(r'<div class="plot[^"]*" id="[^"]+" role="img" aria-label="[^"]+"', plot)
         assert '<details class="numbers">' in plot
     assert all(alt for alt in re.findall(r'<img [^>]*alt="([^"]*)"', text))
+
+
+CELLS = (
+    "−∞",
+    "12 ms",
+    "—",
+    "3.2 s",
+    "1,297",
+    "< 1 ms",
+    "2 min 5 s",
+    "−4 to 5",
+    "5 %",
+    "∞",
+    "1e-05",
+)
+UP = "−∞|−4 to 5|1e-05|< 1 ms|12 ms|3.2 s|5 %|2 min 5 s|1,297|∞|—"
+USE = """<script>
+const told = {}, find = (name) => document.querySelector(name), column = find("th .sort");
+const order = () => [...document.querySelectorAll("tbody td")].map((cell) => cell.textContent).join("|");
+column.click(); told.up = order(); told.way = column.closest("th").getAttribute("aria-sort");
+column.click(); told.down = order();
+column.click(); told.back = order();
+const sample = find(".gallery button.zoom");
+sample.focus(); sample.click(); told.enlarged = Boolean(find("dialog[open] .enlarged img"));
+find("dialog .close").click(); told.closed = !find("dialog").open;
+find(".plot").dispatchEvent(new CustomEvent("cell", { bubbles: true, detail: "0,1" }));
+told.behind = find("dialog[open] h4").textContent;
+find(".theme").click(); told.dark = getComputedStyle(document.body).backgroundColor;
+const note = document.createElement("pre");
+note.id = "frames"; note.textContent = JSON.stringify(told); document.body.append(note);
+</script></body>"""
+
+
+@needs_browser
+def test_tables_samples_and_theme_can_be_used(pages, tmp_path):
+    rows = "".join(f"<tr><td>{cell}</td></tr>" for cell in CELLS)
+    parts = f'<table><thead><tr><th scope="col">a</th></tr></thead><tbody>{rows}</tbody></table>'
+    image = f'<ul class="gallery"><li><img src="{PIXEL}" alt="a nine"></li></ul>'
+    cell = f'<section data-cell="0,1"><h4>true 0, predicted 1</h4>{image}</section>'
+    parts += f'<figure class="chart"><div class="plot"></div>{cell}</figure>'
+    main = re.compile(r'(<main id="content">).*?(</main>)', re.S)
+    text = main.sub(lambda found: found[1] + parts + found[2], body(pages["reproduce"]))
+    page = tmp_path / "page.html"
+    page.write_text(text.replace("</body>", USE), encoding="utf-8")
+    words = ["--headless", "--no-sandbox", "--no-first-run", "--virtual-time-budget=1000"]
+    words += [*(f"--disable-{name}" for name in OFF), f"--user-data-dir={tmp_path / 'profile'}"]
+    done = subprocess.run(
+        [str(BROWSER), *words, "--enable-logging=stderr", "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "CONSOLE" not in done.stderr
+    told = json.loads(
+        html.unescape(done.stdout.partition('id="frames">')[2].partition("</pre>")[0])
+    )
+    assert (told["up"], told["way"]) == (UP, "ascending")
+    assert told["down"] == "|".join([*reversed(UP.split("|")[:-1]), "—"])
+    assert told["back"] == "|".join(CELLS)
+    assert told["enlarged"]
+    assert told["closed"]
+    assert told["behind"] == "true 0, predicted 1"
+    assert told["dark"] == "rgb(15, 19, 25)"
