@@ -19,7 +19,7 @@ SPECS = ("measures", "bounds", "remedies", "studies", "diagnoses")  # files name
 FILES = sorted(path for path in SOURCE.rglob("*.py"))
 MODULES = [path for path in FILES if path.name != "__init__.py"]
 FOLDERS = sorted({path.parent for path in FILES})
-MOST_FILES, MOST_MODULES, MOST_LOADED = 24, 386, 75
+MOST_FILES, MOST_MODULES, MOST_LOADED = 24, 390, 75
 
 
 @functools.cache
