@@ -26,6 +26,7 @@ WHO = {
     "held-out": "The network",
     "progressive": "A model drawn from the stream",
 }
+OBJECTIVES = {"tangent": "tangent of the kl bound"}  # the others are bounds by name
 WITHOUT_NOISE = ("seen", "sure")  # parts of the bound on fixed models
 
 
@@ -344,6 +345,7 @@ def _scale_in_words(certificate: Certificate) -> str:
 def _made_in_words(certificate: Certificate) -> dict[str, str]:
     """Say what was used."""
     sizes, settings = certificate.sizes, certificate.settings
+    objective = str(settings.get("objective"))
     learned = certificate.prior == "learned"
     prior = (
         f"learned on {sizes.get('prior', 0):,} samples that are not bound data"
@@ -361,7 +363,7 @@ def _made_in_words(certificate: Certificate) -> dict[str, str]:
         "Posterior": f"{certificate.posterior}, over {sizes.get('weights', 0):,} weights, trained "
         f"on {sizes.get('train', 0):,} samples for "
         f"{wording.count(settings.get('epochs', 0), 'epoch')} to minimize the "
-        f"{settings.get('objective')} bound",
+        f"{OBJECTIVES.get(objective, f'{objective} bound')}",
         "Draws": f"{certificate.draws:,}; {own}{_pilot(certificate)}",
     }
     fixed = {"Network": prior}

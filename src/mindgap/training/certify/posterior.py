@@ -276,7 +276,8 @@ def _local_layers(model: StochasticModel, train: Split) -> dict[str, nn.Linear]:
     }
 
     def note(name: str, _layer: nn.Module, inputs: tuple[Tensor], _outputs: Tensor) -> None:
-        calls.setdefault(name, []).append(inputs[0].shape[:-1] == (len(first.target),))
+        alone = bool(inputs) and inputs[0].shape[:-1] == (len(first.target),)
+        calls.setdefault(name, []).append(alone)
 
     with contextlib.ExitStack() as hooks:
         for name, layer in linear.items():
