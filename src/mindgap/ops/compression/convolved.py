@@ -146,7 +146,8 @@ def _step(before: _Layer, layer: _Layer) -> Callable[[Tensor], Tensor]:
 
 
 def _sizes(units: Tensor) -> Tensor:
-    return units.flatten(1).norm(dim=1)
+    sizes: Tensor = torch.linalg.vector_norm(units.flatten(1), dim=1)
+    return sizes
 
 
 def convolved_work(chain: Chain) -> int:
