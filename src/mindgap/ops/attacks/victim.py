@@ -148,8 +148,8 @@ class Victim:
             return (true - outputs).scatter(1, targets[:, None], torch.inf)
         wanted = align(outputs, targets)
         if self.task == "multilabel":
-            return ((2 * wanted - 1) * outputs).flatten(1)
-        return self.tolerance - (outputs - wanted).abs().flatten(1)
+            return _rows((2 * wanted - 1) * outputs)
+        return _rows(self.tolerance - (outputs - wanted).abs())
 
     def scores(self, points: Tensor, targets: Tensor, goal: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the outputs, and what an attack increases.
@@ -168,6 +168,11 @@ class Victim:
         # Towards a class, its loss must fall: with a plus sign, as on some slides, it would rise.
         losses = self.loss(outputs, targets) if goal is None else -self.loss(outputs, goal)
         return outputs, losses
+
+
+def _rows(values: Tensor) -> Tensor:
+    """Return one row per sample, also where a model has a single number for each."""
+    return values.unsqueeze(1).flatten(1)
 
 
 def _with_channels_last(images: Tensor) -> Tensor:
