@@ -137,9 +137,12 @@ def against_uniform(
     pool = initial if fresh is None else fresh
     if reason := _missing(pool, new):
         return Comparison(reason=reason, extra=0 if fresh is None else len(fresh[0]))
-    scaled = [_scaled(table, bounds, pool[1]) for table in (initial, new, pool)]
+    first, chosen, uniform_ones = (
+        _scaled(table, bounds, pool[1]) for table in (initial, new, pool)
+    )
     errors, size, exchanged = list[tuple[float, float]](), 0, 0
-    for shared, ours, theirs, test in _splits(*scaled, fresh is not None, generator(seed)):
+    divided = _splits(first, chosen, uniform_ones, fresh is not None, generator(seed))
+    for shared, ours, theirs, test in divided:
         size, exchanged = len(shared[0]) + len(ours[0]), len(ours[0])
         errors.append((_error(shared, ours, test), _error(shared, theirs, test)))
     sampled, uniform = zip(*errors, strict=True)
@@ -219,7 +222,8 @@ def _learned(points: Tensor, values: Tensor, places: Tensor) -> Tensor:
     left_out = weights / inverse.diagonal(dim1=-2, dim2=-1)[..., None]
     best = int(left_out.square().sum((-1, -2)).nan_to_num(math.inf).argmin())
     width, ridge = divmod(best, len(RIDGES))
-    return _kernel(places, points, widths[width, None])[0] @ weights[width, ridge] + middle
+    found: Tensor = _kernel(places, points, widths[width, None])[0] @ weights[width, ridge] + middle
+    return found
 
 
 def _kernel(first: Tensor, second: Tensor, widths: Tensor) -> Tensor:

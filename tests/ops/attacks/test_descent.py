@@ -303,3 +303,18 @@ def test_models_that_need_the_usual_order_of_images_get_it() -> None:
     with torch.no_grad():
         assert not victim.checked(x, y).channels_last
     assert bool(fgsm(victim, x, y, Threat(epsilon=1.0)).broken.any())
+
+
+@pytest.mark.parametrize("loss", ["bce", "mse"])
+def test_models_with_one_number_per_sample_are_attacked_like_those_with_a_column(loss: str) -> None:
+    column, x = linear(classes=1), samples()
+    flat = nn.Sequential(column, nn.Flatten(0))
+    y = (column(x).detach() > 0).double() if loss == "bce" else column(x).detach()
+    threat = Threat(epsilon=0.5)
+    one = pgd(Victim.of(flat, loss, tolerance=0.2), x, y[:, 0], threat, steps=3)
+    other = pgd(Victim.of(column, loss, tolerance=0.2), x, y, threat, steps=3)
+    assert torch.equal(one.broken, other.broken)
+    torch.testing.assert_close(one.points, other.points)
+    assert 0 < int(one.broken.sum()) <= len(x)
+    near = minimal_norm(Victim.of(flat, loss, tolerance=0.2), x, y[:, 0], Threat(epsilon=9.0))
+    assert bool(near.sizes.isfinite().all())

@@ -8,6 +8,7 @@ The log is written by mindgap.Monitor(model, log="run.jsonl") in any training lo
 """
 
 import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             for line in _followed(arguments.log, arguments.interval):
                 write(line)
+                sys.stdout.flush()  # into a pipe or a file too, while training goes on
         except KeyboardInterrupt:
             write("")
     found = monitor(arguments.log)

@@ -69,9 +69,9 @@ class Sampling:
         # Without fresh points a part of the design plays their role, so it must be one.
         spread = ("initial",) if self.fresh is None else ("initial", "given")
         first = torch.tensor([why in spread for why in whys])
-        tables = [(found.points[rows], found.values[rows]) for rows in (first, found.new)]
+        initial, new = ((found.points[rows], found.values[rows]) for rows in (first, found.new))
         fresh = None if self.fresh is None else (self.fresh.points, self.fresh.values)
-        return against_uniform(*tables, fresh, sampler.domain.bounds, sampler.seed)
+        return against_uniform(initial, new, fresh, sampler.domain.bounds, sampler.seed)
 
     @property
     def points(self) -> Tensor:

@@ -148,8 +148,8 @@ class Victim:
             return (true - outputs).scatter(1, targets[:, None], torch.inf)
         wanted = align(outputs, targets)
         if self.task == "multilabel":
-            return ((2 * wanted - 1) * outputs).flatten(1)
-        return self.tolerance - (outputs - wanted).abs().flatten(1)
+            return _rows((2 * wanted - 1) * outputs)
+        return _rows(self.tolerance - (outputs - wanted).abs())
 
     def scores(self, points: Tensor, targets: Tensor, goal: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the outputs, and what an attack increases.
@@ -170,10 +170,16 @@ class Victim:
         return outputs, losses
 
 
+def _rows(values: Tensor) -> Tensor:
+    """Return one row per sample, also where a model has a single number for each."""
+    return values.unsqueeze(1).flatten(1)
+
+
 def _with_channels_last(images: Tensor) -> Tensor:
     """Return equal images in another order in memory, also if they have one channel."""
     sizes = images.movedim(1, -1).shape[1:]  # torch takes one channel for the usual order otherwise
-    return images.movedim(1, -1).flatten(1).unflatten(1, sizes).movedim(-1, 1)
+    ordered: Tensor = images.movedim(1, -1).flatten(1).unflatten(1, sizes).movedim(-1, 1)
+    return ordered
 
 
 class _Watched(TorchFunctionMode):
