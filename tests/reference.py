@@ -536,24 +536,26 @@ def compression(subject: Subject) -> float:
 
 
 def _compression_of_convolution(subject: Subject) -> float:
-    """Both layers of the case with a convolution as explicit matrices, pooling in between."""
+    """Theorem 5.1 for the case with a convolution of width 3 on 6 × 6 places, pooling behind it."""
     model = copy.deepcopy(subject.model).eval().requires_grad_(requires_grad=False)
     first, behind = model.body[:2], nn.Sequential(model.body[2:], model.head[:2])
-    slope = lambda function, x: torch.autograd.functional.jacobian(  # noqa: E731
-        lambda x: function(x[None])[0], x
-    )
-    mu, minimal, contraction = [[], []], [[], [3**-0.5]], 1.0
+    conv, norm = first
+    kernel = conv.weight * (norm.weight / (norm.running_var + norm.eps).sqrt())[:, None, None, None]
+    through = nn.Sequential(behind, model.head[2])
+    mu, minimal, contraction, spread = [[], []], [[4**-0.5], [3**-0.5]], 1.0, 1.0
     for x in train_inputs(subject):
         one = first(x[None])[0]
         given = behind(one[None])[0]
         two = model.head[2](given)
-        mu[0].append(float(one.norm() / (slope(first, x).norm() * x.norm())))
+        mu[0].append(float(one.norm() / (kernel.norm() * x.norm())))
         mu[1].append(float(two.norm() / (model.head[2].weight.norm() * given.norm())))
-        through = slope(nn.Sequential(behind, model.head[2]), one)
-        minimal[0] += [one.numel() ** -0.5, float(two.norm() / (through.norm() * one.norm()))]
+        slope = torch.autograd.functional.jacobian(lambda x: through(x[None])[0], one)
+        minimal[0].append(6 * float(two.norm() / (slope.norm() * one.norm())))
+        spread = max(spread, 6 * float(slope.norm(dim=(0, 1)).max() / slope.norm()))
         contraction = max(contraction, float(one.norm() / given.norm()))
-    return (2 * contraction) ** 2 * sum(
-        1 / (min(m) * min(n)) ** 2 for m, n in zip(mu, minimal, strict=True)
+    return (2 * contraction * spread) ** 2 * sum(
+        (overlap / (min(m) * min(n))) ** 2
+        for m, n, overlap in zip(mu, minimal, (3, 1), strict=True)
     )
 
 
