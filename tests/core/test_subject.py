@@ -335,3 +335,22 @@ def test_history_may_hold_nan_but_only_numbers() -> None:
     assert Subject(nn.Linear(4, 3), "cross_entropy", (x, y), history=rows).history == rows
     with pytest.raises(InputError, match="history must hold numbers, got 'low' as 'train_loss'"):
         Subject(nn.Linear(4, 3), "cross_entropy", (x, y), history=[{"train_loss": "low"}])
+
+
+def test_one_pass_gives_outputs_and_features_and_a_part_keeps_them() -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    inputs = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    subject = Subject(net, "cross_entropy", (inputs, torch.arange(6) % 2))
+    calls: list[int] = []
+    net.register_forward_hook(lambda *_: calls.append(1))
+    outputs, features = subject.outputs(), subject.features()
+    assert len(calls) == 1
+    with torch.no_grad():
+        assert torch.equal(features, net[1](net[0](inputs)))
+    places, seen = torch.tensor([4, 1, 0]), len(calls)
+    part = subject.part(places)
+    assert torch.equal(part.outputs(), outputs[places])
+    assert torch.equal(part.features(), features[places])
+    assert len(calls) == seen
+    net[2].weight.data.mul_(2)
+    assert not torch.equal(part.outputs(), outputs[places])

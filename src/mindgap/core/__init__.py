@@ -33,7 +33,7 @@ lazy(
         "spec": "Spec implements option",
         "split": "Batch Inputs Split as_split as_tensor check_finite part",
         "stats.comparisons": "Nested Paired holm mean_interval paired paired_nested spearman standard_error",
-        "stats.jackknife": "grouped_jackknife",
+        "stats.jackknife": "grouped_jackknife jackknife_error jackknife_groups",
         "stats.proportions": "binomial_tail_inverse kl_inverse proportion_interval",
         "stats.two_way": "TwoWay minimum_detectable stratified two_way",
         "study": "Record Study Trial",

@@ -106,6 +106,8 @@ from mindgap.core.stats.comparisons import paired_nested as paired_nested
 from mindgap.core.stats.comparisons import spearman as spearman
 from mindgap.core.stats.comparisons import standard_error as standard_error
 from mindgap.core.stats.jackknife import grouped_jackknife as grouped_jackknife
+from mindgap.core.stats.jackknife import jackknife_error as jackknife_error
+from mindgap.core.stats.jackknife import jackknife_groups as jackknife_groups
 from mindgap.core.stats.proportions import binomial_tail_inverse as binomial_tail_inverse
 from mindgap.core.stats.proportions import kl_inverse as kl_inverse
 from mindgap.core.stats.proportions import proportion_interval as proportion_interval

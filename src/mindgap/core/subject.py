@@ -1,5 +1,6 @@
 """Subject: a model with its loss and data, whose passes over the data are computed once."""
 
+import contextlib
 import numbers
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
@@ -18,6 +19,7 @@ from mindgap.core.split import Batch, DatasetSplit, Inputs, Split, as_split
 
 Which = Literal["train", "test"]
 T = TypeVar("T")
+KEPT = 2**25  # numbers of features that are kept from a pass over the data, in case they are wanted
 _NAMES: dict[Which, str] = {"train": "training", "test": "test"}
 
 
@@ -177,6 +179,32 @@ class Subject:
         """Return the input of the linear layer that is called last."""
         return self.cached(("features", which), lambda: self._features(which))
 
+    def part(self, index: Tensor) -> "Subject":
+        """Return the same model with some of its training samples, and what is known of them.
+
+        Args:
+            index: Places of the samples in the training data.
+
+        >>> data = (torch.eye(3), torch.tensor([0, 1, 0]))
+        >>> some = Subject(nn.Linear(3, 2), "cross_entropy", data).part(torch.tensor([0, 1]))
+        >>> len(some.train)
+        2
+        """
+        part = Subject(
+            self.model,
+            self.loss,
+            self.train.subset(index),
+            task=self.task,
+            classes=self.classes,
+            batch_size=self.batch_size,
+            check_determinism=False,
+        )
+        for key in (("outputs", "train"), ("features", "train")):
+            state, rows = self._cache.get(key, (None, None))
+            if rows is not None:
+                part._cache[key] = (state, rows[index])
+        return part
+
     def gradient(self, which: Which = "train") -> dict[str, Tensor]:
         """Return the gradient of the mean loss, in evaluation mode, by parameter name."""
         names = [name for name, p in self.model.named_parameters() if p.requires_grad]
@@ -233,31 +261,32 @@ class Subject:
         return typed(target, self.task, self._like())
 
     def _pass(self, which: Which) -> Tensor:
+        """Return the outputs, and keep what enters the last linear layer, which costs nothing."""
         check_weights(self.model)
-        with evaluating(self.model):
-            outputs = torch.cat([self.checked_forward(b.inputs) for b in self.batches(which)])
-        _check_outputs(outputs, self, which)
-        return outputs
+        samples, outputs, features = len(self.split(which)), list[Tensor](), list[Tensor]()
+        with evaluating(self.model), _last_entered(self.model) as latest:
+            for batch in self.batches(which):
+                outputs.append(self.checked_forward(batch.inputs))
+                rows = latest.pop("rows", torch.empty(0))
+                if rows.ndim == 2 and rows[0].numel() * samples <= KEPT:
+                    features.append(rows)
+        found = torch.cat(outputs)
+        _check_outputs(found, self, which)
+        if sum(map(len, features)) == samples:
+            self.cached(("features", which), lambda: torch.cat(features))
+        return found
 
     def _features(self, which: Which) -> Tensor:
-        layers = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
-        if not layers:
+        if not any(isinstance(module, nn.Linear) for module in self.model.modules()):
             raise InputError(
                 "Features need a model with a linear layer, got none. Name the layer or choose "
                 "another."
             )
-        kept, latest = list[Tensor](), dict[str, Tensor]()
-        # The layer that is called last overwrites what the others left.
-        keep = lambda _, inputs: latest.update(last=inputs[0].detach())  # noqa: E731
-        handles = [layer.register_forward_pre_hook(keep) for layer in layers]
-        try:
-            with evaluating(self.model):
-                for batch in self.batches(which):
-                    self.forward(batch.inputs)
-                    kept.append(latest["last"])
-        finally:
-            for handle in handles:
-                handle.remove()
+        kept = list[Tensor]()
+        with evaluating(self.model), _last_entered(self.model) as latest:
+            for batch in self.batches(which):
+                self.forward(batch.inputs)
+                kept.append(latest["rows"])
         return torch.cat(kept)
 
     def _gradient(self, which: Which) -> Tensor:
@@ -305,6 +334,24 @@ class Subject:
                     f"classes must name every class from 0 to {needed - 1}, got "
                     f"{len(self.classes)} names. Add the others, in the order of the class numbers."
                 )
+
+
+@contextlib.contextmanager
+def _last_entered(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Note as ``rows`` what enters the linear layer that is called last."""
+    latest = dict[str, Tensor]()
+
+    def keep(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        # The layer that is called last overwrites what the others left.
+        latest.update(rows=inputs[0].detach() if inputs else torch.empty(0))
+
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    handles = [layer.register_forward_pre_hook(keep) for layer in layers]
+    try:
+        yield latest
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _task_of(train: Split) -> Task:

@@ -12,6 +12,7 @@ from mindgap.ops.samples import sample_hashes, tensors_of
 TOLERANCE = 1e-3  # of a feature's standard deviation: as much as half precision changes
 MANY = 16  # features, of which one may differ in a near copy; of fewer each one counts
 NUMBERS = 2**24  # that are in memory at once
+CACHED = 2**18  # that are projected at once
 SPREAD_SAMPLES = 4096  # samples that estimate the standard deviations
 CHANCE_SAMPLES = 2000  # training samples that tell how many near copies chance makes
 CANDIDATES = 1000  # per sample; where more are as close, closeness says nothing
@@ -226,11 +227,12 @@ class _NearCopies:
     def _projected(self, split: Split) -> list[Tensor]:
         # In units of the tolerance; what must be equal needs no scale.
         scaled = self.signs / self.tolerance.where(self.tolerance > 0, 1.0)[:, None]
-        parts = [
-            [_features(batch)[:, half] @ scaled[half] for half in self.halves]
-            for batch in split.batches(self.batch_size)
-        ]
-        return [torch.cat(list(columns)) for columns in zip(*parts, strict=True)]
+        columns = torch.zeros(len(scaled), 2 * len(self.halves), dtype=torch.float64)
+        for number, half in enumerate(self.halves):
+            columns[half, 2 * number : 2 * number + 2] = scaled[half]
+        size = max(1, CACHED // len(scaled))
+        parts = [_features(batch) @ columns for batch in split.batches(size)]
+        return [part.contiguous() for part in torch.cat(parts).split(2, 1)]
 
 
 def _spaced(count: int, most: int) -> Tensor:

@@ -10,17 +10,19 @@ from mindgap.core import Batch, Inputs, Split, Subject, Which
 from mindgap.core.chart.numbers import number
 from mindgap.ops.images import as_images
 
+NUMBERS = 2**18  # that are hashed at once, in a few megabytes
 MOST_VALUES = 12  # numbers that a reader can still take in
 
 
-def sample_hashes(split: Split, batch_size: int = 4096, like: Split | None = None) -> Tensor:
+def sample_hashes(split: Split, batch_size: int = 0, like: Split | None = None) -> Tensor:
     """Hash the inputs and target of every sample; different samples almost never collide.
 
     Values are hashed, not bits: -0.0 is 0.0, and an integer is the equal floating-point number.
 
     Args:
         split: The samples.
-        batch_size: Samples that are hashed at once; the hashes do not depend on it.
+        batch_size: Samples that are hashed at once; the hashes do not depend on it. If 0, as many
+            as fit a cache.
         like: Another split to compare with. Its precision is used where it is coarser.
 
     >>> from mindgap.core import as_split
@@ -30,6 +32,8 @@ def sample_hashes(split: Split, batch_size: int = 4096, like: Split | None = Non
     True
     """
     others = [] if like is None else _tensors(like.take(torch.arange(1)))
+    width = sum(tensor.numel() for tensor in _tensors(split.take(torch.arange(1))))
+    batch_size = batch_size or max(1, NUMBERS // max(width, 1))
     return torch.cat(
         [_hash(_rounded(_tensors(batch), others)) for batch in split.batches(batch_size)]
     )

@@ -48,3 +48,19 @@ def test_a_smooth_network_has_no_regions() -> None:
     result = LinearRegions()(smooth)
     assert result.value is None
     assert "tanh" in result.reason.lower()
+
+
+def test_a_network_with_too_many_regions_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def searched(*_: object, **__: object) -> None:
+        pytest.fail("the search began")
+
+    monkeypatch.setattr("mindgap.measures.basic.linear_regions.regions_on_segment", searched)
+    monkeypatch.setattr("mindgap.measures.basic.linear_regions.ENTRIES", 0)
+    torch.manual_seed(0)
+    wide = nn.Sequential(nn.Linear(3, 2000), nn.ReLU(), nn.Linear(2000, 2)).double()
+    data = 2 * torch.randn(12, 3, dtype=torch.float64), torch.arange(12) % 2
+    result = LinearRegions()(Subject(wide, "cross_entropy", data))
+    assert result.value is None
+    assert "At most 100 regions" in result.reason

@@ -13,7 +13,7 @@ from torch import nn
 
 from mindgap.core.subject import Subject
 from mindgap.measures import AdaptiveSharpness, AverageSharpness, KeskarSharpness
-from mindgap.ops.curvature.ascent import ball, box, climb, scaled_loss
+from mindgap.ops.curvature.ascent import ScaledLoss, ball, box, climb
 from mindgap.ops.curvature.flat_loss import FlatLoss
 
 
@@ -53,7 +53,7 @@ class TestKeskar:
         subject = CASES[case](torch.float64)
         flat = FlatLoss(subject)
         radius = 1e-3 * (flat.point.abs() + 1)
-        evaluate, best = scaled_loss(flat, torch.ones_like(radius), list(flat.batches())), [-np.inf]
+        evaluate, best = ScaledLoss(flat, torch.ones_like(radius), list(flat.batches())), [-np.inf]
 
         def negative(place: np.ndarray) -> tuple[float, np.ndarray]:
             value, slope = evaluate(torch.from_numpy(place))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import davies_bouldin_score
 from torch import nn
 
-from mindgap.core import Recipe, Subject, grouped_jackknife
+from mindgap.core import Recipe, Subject, grouped_jackknife, jackknife_error
 from mindgap.data import digits
 from mindgap.measures import (
     AugmentationConsistency,
@@ -20,6 +20,7 @@ from mindgap.measures import (
     NeuralCollapse,
     PredictionDepth,
 )
+from mindgap.measures.features import davies_bouldin, neural_collapse
 from mindgap.nets import MLP, LeNet5
 from mindgap.training.fit import fit
 
@@ -174,3 +175,24 @@ def test_depth_of_a_convolutional_net_counts_all_its_layers() -> None:
     layers = [m for m in subject.model.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
     assert result.terms["largest"] == len(layers) + 1
     assert 0 <= result.value <= len(layers) + 1
+
+
+@pytest.mark.parametrize(("samples", "width", "classes"), [(50, 3, 4), (300, 5, 2)])
+def test_leaving_groups_out_at_once_equals_leaving_them_out_one_by_one(
+    samples: int, width: int, classes: int
+) -> None:
+    source = torch.Generator().manual_seed(0)
+    centers = 100 + 3 * torch.randn(classes, width, generator=source).double()
+    labels = torch.arange(samples) % classes
+    features = centers[labels] + torch.randn(samples, width, generator=source).double()
+    index = grouped_jackknife(
+        lambda kept: float(davies_bouldin._index(features[kept], labels[kept]).mean()), samples
+    )
+    collapse = grouped_jackknife(
+        lambda kept: neural_collapse._nc1(features[kept], labels[kept]), samples
+    )
+    found = davies_bouldin._without_groups(features, labels).mean(1).tolist()
+    assert jackknife_error(found) == pytest.approx(index, rel=1e-9)
+    assert jackknife_error(neural_collapse._without_groups(features, labels)) == pytest.approx(
+        collapse, rel=1e-9
+    )

@@ -15,7 +15,8 @@ from mindgap.ops.models.gates import recorded
 from mindgap.ops.models.phases import Gated, gates_of
 from mindgap.training.vectorized.engine import Weighted
 
-SAMPLES = 10_000  # more take longer than they tell
+SAMPLES = 2_000  # more take longer than they tell
+BATCH = 100  # samples per batch, so that there are enough batches to tell the standard error
 
 
 class GateFlips(Measure):
@@ -31,7 +32,7 @@ class GateFlips(Measure):
     gives the share per step.
 
     Assumes: Gates are those of ReLU, leaky ReLU or max-pool; other activations have none. Of more
-    than 10,000 samples so many are drawn, and the standard error is that of batches of them.
+    than 2,000 samples so many are drawn, and the standard error is that of batches of them.
 
     >>> from torch import nn
     >>> net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
@@ -66,7 +67,7 @@ class GateFlips(Measure):
         """Return the share, in total and by gate."""
         before = self._reference(subject)
         places = some_places(subject, "train", SAMPLES)
-        batches = subject.train.subset(places).batches(subject.batch_size)
+        batches = subject.train.subset(places).batches(min(subject.batch_size, BATCH))
         try:
             parts = [_flips(subject, batch.inputs, before) for batch in batches]
         except InputError as error:

@@ -13,16 +13,19 @@ from mindgap.core import (
     Points,
     Subject,
     Undefined,
+    evaluating,
     generator,
     mean_interval,
     option,
 )
+from mindgap.ops.models.gates import recorded
 from mindgap.ops.norms.watch import watched
 from mindgap.ops.regions.count import SliceRegions, regions_on_segment, regions_on_slice
 
 ENTRIES = 2e7  # numbers that the widest layer may have over all regions
 WIDEST = 1024  # units of the widest layer up to which a plane is cut
 MOST = 20_000  # regions of a plane
+GLANCE = 33  # points of a segment that are looked at first
 EDGE = 0.25  # by which the part of the plane reaches beyond the three samples
 
 
@@ -61,6 +64,14 @@ class LinearRegions(Measure):
         rows = self._samples(subject)
         widest = _widest(subject, rows[:1])
         most = max(100, int(ENTRIES / (3 * widest)))
+        switched = max(
+            _switched(subject, *pair) for pair in zip(rows[::2], rows[1::2], strict=True)
+        )
+        if switched > most:  # known after a glance, where the search would take seconds
+            raise Undefined(
+                f"At most {most:,} regions can be counted between two samples, got a network of which "
+                f"{switched:,} units or more switch there. Choose a smaller one, or another measure."
+            )
         try:
             found = [
                 regions_on_segment(subject.model, *pair, most=most)
@@ -94,6 +105,18 @@ class LinearRegions(Measure):
         if len(parts[0]) < 2:
             raise Undefined("needs at least two training samples")
         return parts[0]
+
+
+def _switched(subject: Subject, start: Tensor, end: Tensor) -> int:
+    """Count how often ReLU units switch on a segment, as far as a few points on it tell."""
+    shares = torch.linspace(0, 1, GLANCE).view(-1, *[1] * start.ndim).to(start)
+    try:
+        with evaluating(subject.model):
+            _, gates = recorded(lambda: subject.forward((start + shares * (end - start),)))
+    except InputError:  # gates of other functions, which the search knows or refuses by name
+        return 0
+    open_or_not = [gate for gate in gates if gate.dtype == torch.bool]
+    return sum(int((gate[1:] != gate[:-1]).sum()) for gate in open_or_not)
 
 
 def _widest(subject: Subject, row: Tensor) -> int:

@@ -6,7 +6,7 @@ import torch
 
 from mindgap.core import Estimate, Histogram, Subject, generator, option, standard_error
 from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
-from mindgap.ops.curvature.ascent import ball, box, climb, scaled_loss
+from mindgap.ops.curvature.ascent import ScaledLoss, ball, box, climb
 from mindgap.ops.curvature.flat_loss import FlatLoss
 
 
@@ -69,8 +69,8 @@ class AdaptiveSharpness(CurvatureMeasure):
         order = torch.randperm(flat.samples, generator=generator(self.seed))
         found = []
         for batch in flat.batches(order[: self.batch_size * self.batches], self.batch_size):
-            evaluate = scaled_loss(flat, scale, [batch])
+            evaluate = ScaledLoss(flat, scale, [batch])
             start = torch.zeros_like(scale)
             largest, _ = climb(evaluate, box if self.norm == "inf" else ball, start, self.steps)
-            found.append(largest - evaluate(start)[0])
+            found.append(largest - evaluate.value(start))
         return found

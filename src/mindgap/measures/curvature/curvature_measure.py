@@ -35,14 +35,7 @@ class CurvatureMeasure(Measure, abstract=True):
         if len(subject.train) <= self.samples:
             return subject
         order = torch.randperm(len(subject.train), generator=generator(self.seed))
-        return Subject(
-            subject.model,
-            subject.loss,
-            subject.train.subset(order[: self.samples]),
-            task=subject.task,
-            batch_size=subject.batch_size,
-            check_determinism=False,
-        )
+        return subject.part(order[: self.samples])
 
     def pairs(self, flat: FlatLoss) -> Eigenpairs:
         """Search the ends of the Hessian's spectrum; measures of one subject share the search."""

@@ -4,11 +4,13 @@ import math
 
 import torch
 from torch import Tensor
+from torch.func import jvp
 
 from mindgap.core import Batch, Estimate, Histogram, Subject, option, standard_error
 from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
 from mindgap.ops.curvature.flat_loss import FlatLoss
-from mindgap.ops.curvature.products import Linearized, differentiating
+from mindgap.ops.curvature.products import Linearized, differentiating, pulled
+from mindgap.ops.taylor.metric import load_forward_mode
 
 
 class FisherRaoNorm(CurvatureMeasure):
@@ -73,7 +75,22 @@ class FisherRaoNorm(CurvatureMeasure):
 
 def _changes(flat: FlatLoss, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return first and second derivatives of the losses as the outputs move along the weights."""
-    linear = Linearized(flat, flat.point, batch)
-    moved = linear.moved(flat.point[None])
-    changes, curvatures = linear.slope * moved[0], linear.bent(moved)[0] * moved[0]
+    outputs, moved = _moved(flat, batch)
+    here = outputs.detach().requires_grad_()
+    losses = flat.subject.loss(here, batch.target).sum()
+    (slope,) = torch.autograd.grad(losses, here, create_graph=True)
+    bent = pulled(slope, here, moved[None])[0]
+    changes, curvatures = slope * moved, bent * moved
     return changes.detach().flatten(1).sum(1), curvatures.detach().flatten(1).sum(1)
+
+
+def _moved(flat: FlatLoss, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the outputs, and how they change along the weights."""
+    point = flat.point
+    load_forward_mode()
+    try:
+        with torch.no_grad():
+            return jvp(lambda at: flat.outputs(at, batch.inputs), (point,), (point,))  # type: ignore[no-any-return]
+    except (RuntimeError, NotImplementedError):  # a layer without a forward derivative
+        linear = Linearized(flat, point, batch)
+        return linear.outputs.detach(), linear.moved(point[None])[0].detach()

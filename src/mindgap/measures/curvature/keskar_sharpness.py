@@ -5,7 +5,7 @@ from torch import Tensor
 
 from mindgap.core import Estimate, Line, Series, Subject, option
 from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
-from mindgap.ops.curvature.ascent import box, climb, scaled_loss
+from mindgap.ops.curvature.ascent import ScaledLoss, box, climb
 from mindgap.ops.curvature.flat_loss import FlatLoss
 
 PARTS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # radii of the figure, relative to the wanted one
@@ -19,10 +19,10 @@ class KeskarSharpness(CurvatureMeasure):
 
     Reading: Keskar and others report larger values after training with large batches. The box is
     in the space of all weights, with the paper's radius ε. ``largest`` is the highest loss found.
-    The climb starts at the weights and at the corners along the two sharpest directions, because
-    the gradient at a minimum points nowhere; ``from_gradient`` is what the first climb found, which
-    agrees with the paper's ten steps of L-BFGS-B. The figure shows the loss on the way to the
-    corner and beyond. Rescaling a ReLU network changes the value.
+    One climb starts at the weights and one at the highest of the four corners along the two
+    sharpest directions, because the gradient at a minimum points nowhere; ``from_gradient`` is what
+    the first climb found, which agrees with the paper's ten steps of L-BFGS-B. The figure shows the
+    loss on the way to the corner and beyond. Rescaling a ReLU network changes the value.
 
     Assumes: A loss that is close to convex in the box. The value is a lower bound.
 
@@ -46,11 +46,13 @@ class KeskarSharpness(CurvatureMeasure):
         """Return the sharpness, the two losses, and the rise in boxes of other sizes."""
         flat = self.flat(subject)
         scale = self.radius * (flat.point.double().abs() + 1)
-        evaluate = scaled_loss(flat, scale, list(flat.batches()))
-        climbs = [climb(evaluate, box, start, self.steps) for start in self._starts(flat, scale)]
+        along = ScaledLoss(flat, scale, list(flat.batches()))
+        middle = torch.zeros_like(scale)
+        highest = max(self._corners(flat, scale), key=along.value)
+        climbs = [climb(along, box, start, self.steps) for start in (middle, highest)]
         largest, place = max(climbs, key=lambda climbed: climbed[0])
-        loss = evaluate(torch.zeros_like(scale))[0]
-        rises = {part * self.radius: evaluate(part * place)[0] for part in PARTS}
+        loss = along.value(middle)
+        rises = {part * self.radius: along.value(part * place) for part in PARTS}
         percent = {radius: _percent(loss, value) for radius, value in rises.items()}
         return Estimate(
             value=_percent(loss, largest),
@@ -68,11 +70,10 @@ class KeskarSharpness(CurvatureMeasure):
             charts=(_chart(percent),),
         )
 
-    def _starts(self, flat: FlatLoss, scale: Tensor) -> list[Tensor]:
-        """List the weights themselves and the corners along the sharpest directions."""
+    def _corners(self, flat: FlatLoss, scale: Tensor) -> list[Tensor]:
+        """List the corners along the sharpest directions."""
         vectors = self.pairs(flat).vectors[:2].to(scale)
-        corners = [box(sign * vector * scale) for vector in vectors for sign in (1, -1)]
-        return [torch.zeros_like(scale), *corners]
+        return [box(sign * vector * scale) for vector in vectors for sign in (1, -1)]
 
 
 def _percent(loss: float, largest: float) -> float:

@@ -134,17 +134,7 @@ class LocalLabelVariance(Measure):
 
 def _part(subject: Subject, index: Tensor) -> Subject:
     """Return the same model with some of its training data."""
-    if len(index) == len(subject.train):
-        return subject
-    return Subject(
-        subject.model,
-        subject.loss,
-        subject.train.subset(index),
-        task=subject.task,
-        classes=subject.classes,
-        batch_size=subject.batch_size,
-        check_determinism=False,
-    )
+    return subject if len(index) == len(subject.train) else subject.part(index)
 
 
 def _inputs(subject: Subject) -> Tensor:

@@ -3,7 +3,16 @@
 import torch
 from torch import Tensor
 
-from mindgap.core import Bar, Estimate, InputError, Measure, Subject, Undefined, grouped_jackknife
+from mindgap.core import (
+    Bar,
+    Estimate,
+    InputError,
+    Measure,
+    Subject,
+    Undefined,
+    jackknife_error,
+    jackknife_groups,
+)
 from mindgap.ops.models.head import find_head, head_features
 from mindgap.ops.samples import class_name
 
@@ -42,9 +51,7 @@ class DaviesBouldin(Measure):
         parts = _index(features, labels)
         if not torch.isfinite(parts).all():
             raise Undefined("needs classes whose mean features differ")
-        error = grouped_jackknife(
-            lambda kept: float(_index(features[kept], labels[kept]).mean()), len(labels)
-        )
+        error = jackknife_error(_without_groups(features, labels).mean(1).tolist())
         named = {
             class_name(subject.classes, place): part
             for place, part in zip(known.tolist(), parts.tolist(), strict=True)
@@ -83,16 +90,55 @@ def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return sums / counts.clamp_min(1)[:, None], counts
 
 
+def means_without_groups(features: Tensor, labels: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the class means without each group of samples, and the numbers of samples left.
+
+    Args:
+        features: One row per sample.
+        labels: The class of each, from 0.
+        own: The group of each, from 0.
+    """
+    classes, groups = int(labels.max()) + 1, int(own.max()) + 1
+    cell = own * classes + labels
+    counts = torch.bincount(cell, minlength=groups * classes).view(groups, classes)
+    sums = features.new_zeros(groups * classes, features.shape[1]).index_add_(0, cell, features)
+    sums = sums.view(groups, classes, -1)
+    left = (counts.sum(0) - counts).double()
+    return (sums.sum(0) - sums) / left.clamp_min(1)[..., None], left
+
+
 def _index(features: Tensor, labels: Tensor) -> Tensor:
     """Return the worst overlap of every class; classes without samples count as zero."""
     means, counts = class_means(features, labels)
     away = (features - means[labels]).norm(dim=1)
     spread = away.new_zeros(len(means)).index_add_(0, labels, away) / counts.clamp_min(1)
+    return _worst(means, spread, counts)
+
+
+def _without_groups(features: Tensor, labels: Tensor) -> Tensor:
+    """Return the worst overlaps without each group of samples, one row per group.
+
+    Means hardly move without a group, so that distances from the new ones follow from those from
+    the old ones without loss of digits.
+    """
+    own = jackknife_groups(len(labels))
+    old, _ = class_means(features, labels)
+    means, left = means_without_groups(features, labels, own)
+    spread = torch.zeros_like(left)
+    for label in range(len(old)):
+        rows = labels == label
+        away, moved = features[rows] - old[label], means[:, label] - old[label]
+        squares = away.square().sum(1)[:, None] - 2 * away @ moved.T + moved.square().sum(1)
+        outside = own[rows][:, None] != torch.arange(len(means))
+        spread[:, label] = (squares.clamp_min(0).sqrt() * outside).sum(0)
+    return _worst(means, spread / left.clamp_min(1), left)
+
+
+def _worst(means: Tensor, spread: Tensor, counts: Tensor) -> Tensor:
     # Differences, not the faster matrix product, which loses digits where means are close.
     distances = torch.cdist(means, means, compute_mode="donot_use_mm_for_euclid_dist")
-    overlap = (spread[:, None] + spread) / distances
-    overlap.fill_diagonal_(0)
-    absent = counts == 0
-    overlap[absent], overlap[:, absent] = 0, 0
-    worst: Tensor = overlap.amax(1)
+    overlap = (spread[..., :, None] + spread[..., None, :]) / distances
+    absent = (counts == 0)[..., None]
+    itself = torch.eye(means.shape[-2], dtype=torch.bool)
+    worst: Tensor = overlap.masked_fill(absent | absent.mT | itself, 0).amax(-1)
     return worst

@@ -3,8 +3,20 @@
 import torch
 from torch import Tensor
 
-from mindgap.core import Bar, Estimate, Measure, Subject, Undefined, grouped_jackknife
-from mindgap.measures.features.davies_bouldin import class_features, class_means
+from mindgap.core import (
+    Bar,
+    Estimate,
+    Measure,
+    Subject,
+    Undefined,
+    jackknife_error,
+    jackknife_groups,
+)
+from mindgap.measures.features.davies_bouldin import (
+    class_features,
+    class_means,
+    means_without_groups,
+)
 from mindgap.ops.models.head import find_head, layer_of
 
 TINY = 1e-10  # eigenvalues below this share of the largest are rounding
@@ -57,7 +69,7 @@ class NeuralCollapse(Measure):
             "nc4": _disagreement(features, means, subject.predictions("train").cpu(), known),
         }
         spread = _within(features, labels)
-        error = grouped_jackknife(lambda kept: _nc1(features[kept], labels[kept]), len(labels))
+        error = jackknife_error(_without_groups(features, labels))
         return Estimate(
             value=_nc1(features, labels),
             status="estimate",
@@ -76,13 +88,37 @@ def _within(features: Tensor, labels: Tensor) -> Tensor:
 def _nc1(features: Tensor, labels: Tensor) -> float:
     """Compute NC1 in the span of the class means, where alone the pseudo-inverse acts."""
     means, counts = class_means(features, labels)
-    means = means[counts > 0]
-    centered = means - means.mean(0)
-    _, sizes, basis = torch.linalg.svd(centered, full_matrices=False)
+    basis, between = _span(means[counts > 0])
+    within = (_within(features, labels) @ basis).square().mean(0)
+    return float((within / between).sum()) / int((counts > 0).sum())
+
+
+def _without_groups(features: Tensor, labels: Tensor) -> list[float]:
+    """Compute NC1 without each group of samples.
+
+    Without a group, the mean of a class moves by what its other samples are off on average, so the
+    squares from the old mean exceed those from the new one by the square of that move.
+    """
+    own = jackknife_groups(len(labels))
+    away, old = _within(features, labels), class_means(features, labels)[0]
+    found = list[float]()
+    for group, (means, left) in enumerate(
+        zip(*means_without_groups(features, labels, own), strict=True)
+    ):
+        kept = left > 0
+        basis, between = _span(means[kept])
+        squares = (own != group).double() @ (away @ basis).square()
+        moved = left @ ((means - old) @ basis).square()
+        within = (squares - moved).clamp_min(0) / left.sum()
+        found.append(float((within / between).sum()) / int(kept.sum()))
+    return found
+
+
+def _span(means: Tensor) -> tuple[Tensor, Tensor]:
+    """Return directions in which class means differ, one per column, and their variances."""
+    _, sizes, basis = torch.linalg.svd(means - means.mean(0), full_matrices=False)
     real = sizes.square() > TINY * sizes[0].square()
-    between = sizes[real].square() / len(means)
-    within = (_within(features, labels) @ basis[real].T).square().mean(0)
-    return float((within / between).sum()) / len(means)
+    return basis[real].T, sizes[real].square() / len(means)
 
 
 def _simplex(rows: Tensor, name: str) -> dict[str, float]:

@@ -107,7 +107,15 @@ def head_features(subject: Subject, which: Which = "train", name: str = "") -> T
     torch.Size([5, 3])
     """
     head = find_head(subject, name)
-    return subject.cached(("features of", head, which), lambda: _passed(subject, which, head))
+    return subject.cached(
+        ("features of", head, which),
+        # The pass that computes the outputs has most likely kept them.
+        lambda: (
+            subject.features(which)
+            if _is_called_last(subject, head)
+            else _passed(subject, which, head)
+        ),
+    )
 
 
 def head_outputs(subject: Subject, features: Tensor, name: str) -> Tensor:
@@ -121,6 +129,16 @@ def head_outputs(subject: Subject, features: Tensor, name: str) -> Tensor:
     with torch.no_grad():
         outputs: Tensor = layer_of(subject.model, name)(features)
     return outputs
+
+
+def _is_called_last(subject: Subject, name: str) -> bool:
+    """Tell whether what enters the layer that is called last is one row of the head per sample."""
+    layer_of(subject.model, name)
+    batch = subject.train.take(torch.arange(min(2, len(subject.train))))
+    _, calls = _watched(subject, batch, _linear_names(subject.model))
+    return [call.name for call in calls].count(name) == 1 and (
+        calls[-1].name == name and calls[-1].input.ndim == 2
+    )
 
 
 def _passed(subject: Subject, which: Which, name: str) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mindgap.core import InputError, evaluating
+from mindgap.core.calls import largest_in_windows
 
 KNOWN = "Linear, Conv2d, BatchNorm behind them, ReLU, LeakyReLU, MaxPool2d and AvgPool2d"
 Pair: TypeAlias = tuple[int, int]
@@ -107,10 +108,15 @@ class Pool:
             units, [p for p in self.window.padding[::-1] for _ in "lr"], value=-torch.inf
         )
         bare = dataclasses.replace(self.window, padding=(0, 0))
-        seen = torch.stack(bare.slices(lowest.permute(2, 3, 0, 1))).permute(0, 3, 4, 1, 2)
-        # Ties go to the first place, as torch has it.
-        first = seen.argmax(0, keepdim=True)
-        places = torch.arange(len(seen)).view(-1, 1, 1, 1, 1)
+        best, *others = (
+            part.permute(2, 3, 0, 1) for part in bare.slices(lowest.permute(2, 3, 0, 1))
+        )
+        first = torch.zeros(best.shape, dtype=torch.int16)
+        for place, seen in enumerate(others, 1):
+            # Ties go to the first place, as torch has it.
+            first.masked_fill_(seen > best, place)
+            best = torch.maximum(best, seen)
+        places = torch.arange(1 + len(others), dtype=torch.int16).view(-1, 1, 1, 1, 1)
         return (first == places).to(units)
 
     def __call__(self, units: Tensor) -> Tensor:
@@ -118,7 +124,10 @@ class Pool:
         own = self.window
         if self.average:
             return functional.avg_pool2d(units, own.size, own.stride)
-        return functional.max_pool2d(units, own.size, own.stride, own.padding)
+        found = largest_in_windows(units, own.size, own.stride, own.padding)
+        if found is None:
+            found = functional.max_pool2d(units, own.size, own.stride, own.padding)
+        return found
 
     def summed(self, units: Tensor, weight: float) -> Tensor:
         """Add up what paths bring to the places of each window, with one weight for all edges."""

@@ -177,7 +177,7 @@ def _nested(function: Function, points: Tensor, directions: Sequence[Tensor]) ->
 
         return differentiated
 
-    _load_forward_mode()
+    load_forward_mode()
     try:
         with torch.no_grad():
             return level(len(directions))(points)
@@ -190,7 +190,7 @@ def _nested(function: Function, points: Tensor, directions: Sequence[Tensor]) ->
 
 
 @functools.cache
-def _load_forward_mode() -> None:
+def load_forward_mode() -> None:
     """Let torch load its forward-mode rules now, without the deprecation warnings of its parts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
