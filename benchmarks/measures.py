@@ -1,9 +1,10 @@
 """What all default measures and bounds cost: LeNet-5 on full MNIST, ResNet-20 on full CIFAR-10.
 
-Every measure is timed by itself, in the order in which ``examine`` takes them, so that the first one to need a
-pass over the data pays for it. Times are CPU seconds with one thread, and wall seconds next to them; the load of
-the machine is recorded, because a busy one makes both longer. Two threads share the work, but they wait for each
-other by spinning, which counts as CPU time: on a busy machine it doubled. Diagnoses are timed too. The nets are trained first; their checkpoints stay
+Every measure is timed by itself, in the order in which ``examine`` takes them, so that the first
+one to need a pass over the data pays for it. Times are CPU seconds with one thread, and wall
+seconds next to them; the load of the machine is recorded, because a busy one makes both longer. Two
+threads share the work, but they wait for each other by spinning, which counts as CPU time: on a
+busy machine it doubled. Diagnoses are timed too. The nets are trained first; their checkpoints stay
 in the folder of ``--keep``, so that a second run need not train.
 
     MINDGAP_DATA=~/data python benchmarks/measures.py --keep /tmp/nets --json measures.json
@@ -104,11 +105,8 @@ def main() -> None:
             timing.show(rows[-1])
             for name, seconds in list(rows[-1]["cpu_seconds_by_measure"].items())[:12]:
                 print(f"     {name:32} {seconds:7.2f} s")
-            print(
-                "   with diagnoses",
-                rows[-1]["with_diagnoses"],
-                list(rows[-1]["cpu_seconds_by_diagnosis"].items())[:12],
-            )
+            slowest = list(rows[-1]["cpu_seconds_by_diagnosis"].items())[:12]
+            print("   with diagnoses", rows[-1]["with_diagnoses"], slowest)
             if arguments.json:
                 timing.write(arguments.json, rows)
 

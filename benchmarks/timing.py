@@ -5,15 +5,24 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 Value = TypeVar("Value")
+PEERS = ("faiss-cpu", "foolbox", "numpy", "pyhessian", "scikit-learn", "scipy", "torchattacks")
+
+
+def _loaded() -> set[str]:
+    """The distributions of all modules that are imported."""
+    known = metadata.packages_distributions()
+    return {name for module in list(sys.modules) for name in known.get(module, ())}
 
 
 @contextlib.contextmanager
@@ -84,5 +93,6 @@ def write(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
+        "peers": {name: metadata.version(name) for name in PEERS if name in _loaded()},
     }
     Path(path).write_text(json.dumps({"environment": machine, "rows": list(rows)}, indent=2) + "\n")

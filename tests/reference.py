@@ -192,6 +192,8 @@ def pac_bayes_mixture(rate: float, kl: float, n: int) -> float:
         )
         return float(special.logsumexp(members)) - math.log(10 / 0.045) - kl
 
+    if excess(1 - 1e-12) < 0:  # a divergence so large that no risk is excluded
+        return 1.0
     return float(optimize.brentq(excess, rate + 1e-15, 1 - 1e-12, xtol=1e-15, rtol=1e-14))
 
 

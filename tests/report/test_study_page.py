@@ -109,3 +109,31 @@ def test_an_unwritable_path(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="must be a file that can be written"):
         study_page(results(), tmp_path / "file" / "study.html")
+
+
+def test_a_tiny_run_is_stamped_and_judges_nothing(tmp_path):
+    claims = [{"text": "Wide networks are better.", "held": "yes"}]
+    table = {**results()["table"], "claims": claims}
+    done = results(table=table, trials=[{"status": "done"}], tiny=True)
+    whole = body(study_page({**done, "tiny": False}, tmp_path / "whole.html"))
+    assert "Reproduced" in whole
+    text = body(study_page(done, tmp_path / "tiny.html"))
+    assert "Reproduced" not in text
+    assert "Holds: Wide networks" not in text
+    assert '<p class="badge">Tiny run</p>' in text
+    assert "Widths &lt;b&gt; (tiny run)" in text
+    assert "too few trials to judge anything" in text
+
+
+def test_the_quick_form_knows_what_it_is():
+    from mindgap.runs import SerialExecutor, sweep
+    from mindgap.runs.results import _as_results
+    from mindgap.studies import CertificateCoverage
+
+    study = CertificateCoverage().tiny()
+    assert study.is_tiny
+    assert not CertificateCoverage().is_tiny
+    found = sweep(study, store=":memory:", executor=SerialExecutor(), progress=False)
+    assert found.table.claims == ()
+    assert "(tiny run)" in str(found.table)
+    assert _as_results(found)["tiny"] is True

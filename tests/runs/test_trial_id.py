@@ -123,6 +123,16 @@ def test_a_file_beside_the_study_counts(toy, tmp_path):
     assert len({before, with_helper, identity(toy)}) == 3
 
 
+def test_a_file_that_was_missing_counts_as_soon_as_it_is_there(toy, tmp_path):
+    rewrite(
+        toy, "import time", "import time\ntry:\n    import toy_helper\nexcept ImportError: pass"
+    )
+    before = identity(toy)
+    assert identity(toy) == before
+    (tmp_path / "toy_helper.py").write_text("A = 1\n")
+    assert identity(toy) != before
+
+
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """A small package in the place of mindgap."""

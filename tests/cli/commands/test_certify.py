@@ -136,6 +136,30 @@ def test_a_page_of_a_certificate_that_is_not_valid() -> None:
     assert "No promise" not in certificate_html(Certificate(**common))  # type: ignore[arg-type]
 
 
+def test_a_certificate_that_was_saved_before_the_mixture_still_has_its_page() -> None:
+    bounds = {"kl": 0.30, "quadratic": 0.31, "mcallester": 0.4, "catoni": 0.32}
+    saved = {
+        "schema": 1,
+        "verdict": "valid, non-vacuous",
+        "bound": 0.30,
+        "bounds": bounds,
+        "loss_bounds": bounds,
+        "kl": 3.0,
+        "samples": 100,
+        "error": 0.1,
+        "error_limit": 0.12,
+        "loss": 0.1,
+        "loss_limit": 0.1,
+        "draws": 1000,
+        "baseline": 0.9,
+        "prior": "initial",
+        "settings": {"candidates": 2, "epochs": 5},
+    }
+    found = Certificate.from_dict(saved)
+    assert sum(shares(found, "kl").values()) == pytest.approx(0.30)
+    assert "by the kl inverse" in certificate_html(found)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -14,7 +14,7 @@ from mindgap import Certificate, Recipe, Subject, certify
 from mindgap.core import binomial_tail_inverse
 from mindgap.core.errors import InputError, MindgapError
 from mindgap.ops.pac_bayes.bounds import catoni
-from mindgap.training.certify.modes import StreamModel
+from mindgap.training.certify.modes import PRIOR_SHARE, StreamModel
 
 
 def blobs(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -115,6 +115,20 @@ def test_the_recommendation_follows_from_the_numbers() -> None:
     for found in (held, noisy, wide):
         assert found.recommendation in str(found)
         assert Certificate.from_json(found.to_json()) == found
+
+
+def test_the_default_share_is_nearly_best_if_errors_fall_like_a_power() -> None:
+    far = []
+    for count in (500, 2000, 10_000, 60_000):
+        for last in (0.005, 0.05, 0.2):
+            bounds = {}
+            for share in (0.5, 0.6, PRIOR_SHARE, 0.8, 0.9):
+                held = count - round(share * count)
+                wrong = round(last * share**-0.4 * held)
+                bounds[share] = binomial_tail_inverse(wrong, held, 0.05)
+            far.append(bounds[PRIOR_SHARE] / min(bounds.values()))
+    assert sorted(far)[-2] < 1.09
+    assert max(far) == far[0] < 1.34  # few samples and hardly an error
 
 
 @pytest.mark.parametrize(

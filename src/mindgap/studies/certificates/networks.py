@@ -90,7 +90,8 @@ def he(network: nn.Module) -> nn.Module:
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            nn.init.zeros_(layer.bias)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
     return network
 
 
@@ -102,15 +103,17 @@ class _Block(nn.Sequential):
         super().__init__(convolution, nn.BatchNorm2d(after), nn.GELU())
 
 
-class _Residual(_Block):
+class _Residual(nn.Module):
     """The same, added to its inputs."""
 
     def __init__(self, channels: int) -> None:
-        super().__init__(channels, channels)
+        super().__init__()
+        self.block = _Block(channels, channels)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Add the block's outputs."""
-        return inputs + super().forward(inputs)
+        added: Tensor = self.block(inputs)
+        return inputs + added
 
 
 def color_cnn(width: int = 16) -> nn.Module:
@@ -131,7 +134,8 @@ def color_cnn(width: int = 16) -> nn.Module:
         *(_Block(4 * width, 4 * width), _Residual(4 * width)),
         *(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(4 * width, 10)),
     )
-    return network.to(memory_format=torch.channels_last)
+    laid_out: nn.Module = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return laid_out
 
 
 def freeze_normalization(network: nn.Module) -> nn.Module:

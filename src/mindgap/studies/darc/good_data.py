@@ -66,7 +66,7 @@ class GoodDataSet(Study):
             [size for size in sizes if size <= self.largest]
             for sizes in ((125, 250, 500, 1000), (250, 1000))
         )
-        settings = [
+        settings: list[dict[str, Any]] = [
             *({"size": size, "noise": 0.0, "where": "nowhere"} for size in clean),
             *(
                 {"size": size, "noise": noise, "where": where}

@@ -40,7 +40,6 @@ MONTE_CARLO_PART = 0.05  # of the bound, which the draws may add to it
 DEFAULT = next(iter(pac_bayes.THEOREMS))  # chosen in advance; the others are shown beside it
 Prior = Literal["learned", "initial"]
 Mode = Literal["pac-bayes", "held-out", "progressive"]
-MODES = ("pac-bayes", "held-out", "progressive")
 STREAM_SHARE = 0.5  # of the data, for the first model of a stream: the later ones get more
 SCALES = {"learned": 0.01, "initial": 0.05}  # of the prior, where none is given
 Theorems = Mapping[str, Callable[[float, float, int, float], float]]
@@ -416,7 +415,6 @@ def certify(
     """
     began = time.process_time()
     settings = checked(locals())
-    choice("mode", mode, MODES)
     scales = checked_scales(scale)
     usual = STREAM_SHARE if mode == "progressive" else modes.PRIOR_SHARE
     share = usual if prior_share is None else number("prior_share", prior_share, 0, 1)

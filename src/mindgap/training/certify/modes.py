@@ -240,7 +240,6 @@ def _points(value: float) -> str:
     return f"{100 * value:.2g} points"
 
 
-# Where nothing is known about the learner. With an error that falls like m^-0.4 the held-out bound
-# is lowest near it and flat around it: .0073, .0066, .0065 and .0067 at 50, 70, 80 and 90 % of
-# 60,000 samples if the error at one half is .0065.
+# Where nothing is known about the learner: if the error falls like m^-0.4, the held-out bound is
+# within 9 % of the best of .5, .6, .7, .8 and .9 for almost all sizes and errors.
 PRIOR_SHARE = 0.7
