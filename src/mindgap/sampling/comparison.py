@@ -38,6 +38,12 @@ class Comparison:
         tested: Number of uniform points that the errors are measured on, each left out in turn.
         extra: Evaluations that were spent on the comparison alone; 0 if none were.
         reason: Why nothing can be said; empty if something can.
+
+    >>> found = Comparison(
+    ...     sampled=0.1, uniform=0.2, interval=Interval(low=-0.15, high=-0.05), extra=20
+    ... )
+    >>> found.word, found.sentences[0]
+    ('better', 'Uniform points would have done worse.')
     """
 
     sampled: float = math.nan

@@ -1,7 +1,9 @@
 """Evaluate a bound on plain numbers, or on a model of your own.
 
-mindgap bound validation-set-guarantee --empirical 0.01 --samples 10000 --hypotheses 100
-mindgap bound binomial-tail --subject my_model.py:make_subject
+  mindgap bound validation-set-guarantee --empirical 0.01 --samples 10000 --hypotheses 100
+  mindgap bound binomial-tail --subject my_model.py:make_subject
+
+Without --subject, the numbers are given as options.
 """
 
 import argparse

@@ -1,7 +1,9 @@
 """Examine a model of your own: what is wrong, the gap, measures, bounds, report.
 
-mindgap examine my_model.py:make_subject --report report.html
-mindgap examine a.py:make_subject --compare b.py:make_subject --report page.html
+  mindgap examine my_model.py:make_subject --report report.html
+  mindgap examine a.py:make_subject --compare b.py:make_subject --report page.html
+
+The function returns a mindgap.Subject: a model with its loss and its data.
 """
 
 import argparse

@@ -1,7 +1,9 @@
 """Explain one name: formula, reading, assumptions, settings and references.
 
-mindgap explain margin
-mindgap explain local-variance --json
+  mindgap explain margin
+  mindgap explain local-variance --json
+
+`mindgap list` shows all names.
 """
 
 import argparse

@@ -1,7 +1,9 @@
 """Train a network on a data set or by your own recipe, then examine it.
 
-mindgap train --data digits --remedy dropout:rate=0.3 --report report.html
-mindgap train --recipe my_model.py:make_recipe --checkpoint run.pt
+  mindgap train --data digits --remedy dropout:rate=0.3 --report report.html
+  mindgap train --recipe my_model.py:make_recipe --checkpoint run.pt
+
+The report is that of `mindgap examine`.
 """
 
 import argparse
