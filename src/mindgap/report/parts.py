@@ -1,10 +1,15 @@
 """The pieces of a report: frozen, plain, and the same after a trip through JSON."""
 
+import abc
 import dataclasses
+import json
+import os
 from collections.abc import Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from mindgap.core import Advice, Cost, Direction, Result
+from mindgap.core import Advice, Chart, Cost, Direction, InputError, Result, plain, write_whole
+from mindgap.core.plain import fields_of
 
 Tone = Literal["good", "warn", "bad", "neutral"]
 
@@ -116,3 +121,54 @@ def by_topic(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
         groups.setdefault(card.topic or OTHERS, []).append(card)
     order = sorted(groups, key=lambda topic: (topic == OTHERS, topic != FIRST, topic))
     return [(topic.capitalize(), groups[topic]) for topic in order]
+
+
+class Answer(abc.ABC):
+    """What a job found; ``print`` shows its text.
+
+    A subclass is a dataclass and writes ``text`` and ``page``; one that has samples writes ``csv``.
+    """
+
+    charts: tuple[Chart, ...]
+
+    @abc.abstractmethod
+    def text(self) -> str:
+        """Write the answer for a terminal."""
+
+    @abc.abstractmethod
+    def page(self) -> str:
+        """Write the answer as a whole page."""
+
+    def csv(self) -> str | None:
+        """Write one line per sample; None if the answer is not about samples."""
+        return None
+
+    def further(self) -> dict[str, Any]:
+        """Return what follows from the fields and belongs to the plain data."""
+        return {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, without the charts."""
+        fields = fields_of(self)
+        del fields["charts"]
+        found: dict[str, Any] = plain({**fields, **self.further()}, fallback=repr)
+        return found
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page (.html), all numbers (.json) or, with samples, one line for each (.csv).
+
+        Args:
+            path: The file to write.
+        """
+        ending, lines = Path(path).suffix.lower(), self.csv()
+        if ending == ".json":
+            return write_whole(path, json.dumps(self.to_dict(), indent=2, allow_nan=False))
+        if ending in (".html", ".htm"):
+            return write_whole(path, self.page())
+        if ending == ".csv" and lines is not None:
+            return write_whole(path, lines)
+        endings = ".html or .json" if lines is None else ".html, .json or .csv"
+        raise InputError(f"The path must end in {endings}, got {str(path)!r}. Rename it.")
