@@ -21,14 +21,13 @@ from mindgap.core import (
     Subject,
     Which,
 )
-from mindgap.jobs.answer import Answer
 from mindgap.ops.attacks.descent import Attacked
 from mindgap.ops.attacks.masking import Sign
 from mindgap.ops.attacks.robustness import Level
 from mindgap.ops.attacks.scene import Scene
 from mindgap.ops.images import as_images, channels_first
 from mindgap.ops.samples import as_shown, in_words
-from mindgap.report.parts import Tone, Verdict
+from mindgap.report.parts import Answer, Tone, Verdict
 
 SHOWN = 6  # samples in the gallery, three images each
 WEAK = 0.5  # share of the right predictions that an attack may break before the page warns

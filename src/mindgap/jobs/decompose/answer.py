@@ -7,8 +7,7 @@ from typing import Any
 
 from mindgap.core import Advice, Bar, Chart, Line, Recipe, Series
 from mindgap.data.sources import Source
-from mindgap.jobs.answer import Answer
-from mindgap.report.parts import Verdict
+from mindgap.report.parts import Answer, Verdict
 from mindgap.training.decomposition.runs import Decomposed, Plan
 from mindgap.training.decomposition.terms import Term, excess_risk, total
 

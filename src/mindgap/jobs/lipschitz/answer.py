@@ -10,12 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from mindgap.core import Advice, Bar, Chart, Line, Series, Subject, Which, proportion_interval
-from mindgap.jobs.answer import Answer
 from mindgap.jobs.lipschitz.around import Nearby, nearby_charts, nearby_sentence
 from mindgap.ops.lipschitz.lower import Lower
 from mindgap.ops.lipschitz.upper import Part, Upper
 from mindgap.ops.norms.layer_norms import LayerNorm
-from mindgap.report.parts import Tone, Verdict
+from mindgap.report.parts import Answer, Tone, Verdict
 
 WIDE = 2.0  # ratio of the bounds above which they say little
 SHOWN = 12  # samples with a ball in the terminal

@@ -4,8 +4,7 @@ import dataclasses
 from typing import Any
 
 from mindgap.core import Advice, Chart
-from mindgap.jobs.answer import Answer
-from mindgap.report.parts import Verdict
+from mindgap.report.parts import Answer, Verdict
 from mindgap.training.monitor.judge import Judgement, Layer
 
 CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), {limit:g})  # before optimizer.step()"
