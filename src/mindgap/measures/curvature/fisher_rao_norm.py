@@ -90,7 +90,8 @@ def _moved(flat: FlatLoss, batch: Batch) -> tuple[Tensor, Tensor]:
     load_forward_mode()
     try:
         with torch.no_grad():
-            return jvp(lambda at: flat.outputs(at, batch.inputs), (point,), (point,))  # type: ignore[no-any-return]
+            found = jvp(lambda at: flat.outputs(at, batch.inputs), (point,), (point,))
+        return found[0], found[1]
     except (RuntimeError, NotImplementedError):  # a layer without a forward derivative
         linear = Linearized(flat, point, batch)
         return linear.outputs.detach(), linear.moved(point[None])[0].detach()
