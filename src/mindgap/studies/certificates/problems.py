@@ -159,7 +159,7 @@ def _fixed_risk(risk: Callable[[float], float], draw: Draw) -> Case:
 def _half_space_of_fixed_models(mode: str, draw: Draw) -> Case:
     def risk(found: Certificate) -> float:
         models = getattr(found.model, "models", [found.model])
-        sizes = getattr(found.model, "sizes", [1])
+        sizes: list[int] = getattr(found.model, "sizes", [1])
         risks = [half_space_risk(model.weight.detach()[None]) for model in models]
         return math.fsum(s * r for s, r in zip(sizes, risks, strict=True)) / sum(sizes)
 
