@@ -210,6 +210,7 @@ def _invert(certificate: Certificate, theorem: str) -> Callable[[float, float], 
     if not certificate.paid:  # saved before choices were paid in nats
         rest /= int(certificate.settings.get("candidates", 1))
     rate = certificate.inverse_temperature
+    own: Callable[[float, float, int, float], float]
     if theorem in ("catoni", "martingale") and rate is not None:
         own = functools.partial(bounds.catoni, inverse_temperature=rate)
     else:
