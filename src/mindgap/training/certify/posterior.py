@@ -168,9 +168,9 @@ def train_posterior(
                 wrong = float((outputs.argmax(1) != targets).float().mean())
                 loss = _relative_cross_entropy(outputs, targets, floor)
                 divergence = model.divergence()
-                complexity = (divergence + constant) / samples
+                complexity = ((divergence + constant) / samples).to(loss)
                 rate = rates.next(wrong, float(divergence.detach()), float(complexity.detach()))
-                value = bound(loss, complexity.to(loss), rate)
+                value = bound(loss, complexity, rate)
                 optimizer.zero_grad(set_to_none=True)
                 value.backward()
                 optimizer.step()
