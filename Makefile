@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # All that the machine can run at once: "auto" would be one worker on two threads of one core.
 WORKERS ?= logical
-# Files of benchmarks that compare times; `make bench BENCHMARKS="head cli"` runs some of them.
-BENCHMARKS ?= $(filter-out timing table layers,$(basename $(notdir $(wildcard benchmarks/*.py))))
+# `make bench BENCHMARKS="head cli"` runs some of them; the other two files help.
+BENCHMARKS ?= $(filter-out timing table,$(basename $(notdir $(wildcard benchmarks/*.py))))
 # Written once, bytecode serves both workers and all programs that tests start.
 export PYTHONDONTWRITEBYTECODE :=
 

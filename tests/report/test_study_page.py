@@ -127,7 +127,7 @@ def test_a_tiny_run_is_stamped_and_judges_nothing(tmp_path):
 
 def test_the_quick_form_knows_what_it_is():
     from mindgap.runs import SerialExecutor, sweep
-    from mindgap.runs.results import _as_results
+    from mindgap.runs.results import as_results
     from mindgap.studies import CertificateCoverage
 
     study = CertificateCoverage().tiny()
@@ -136,4 +136,4 @@ def test_the_quick_form_knows_what_it_is():
     found = sweep(study, store=":memory:", executor=SerialExecutor(), progress=False)
     assert found.table.claims == ()
     assert "(tiny run)" in str(found.table)
-    assert _as_results(found)["tiny"] is True
+    assert as_results(found)["tiny"] is True

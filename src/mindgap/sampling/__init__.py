@@ -6,7 +6,7 @@ lazy(
     __name__,
     {
         "acquisition": "Acquisition",
-        "comparison": "Comparison against_uniform",
+        "comparison": "against_uniform",
         "domain": "Box Domain Product Simplex Where",
         "initial_design": "initial_design",
         "proposal": "Proposal",

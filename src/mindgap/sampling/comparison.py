@@ -125,7 +125,7 @@ def against_uniform(
     many uniform ones U. Negative says that the new points are worth more.
 
     Assumes: With ``fresh`` points, which are independent of all that was chosen. Without them the
-    initial design is divided into U, S and test points; see :class:`Comparison`. The interval is
+    initial design is divided into U, S and test points; see ``Comparison``. The interval is
     that of the corrected resampled t-test, since splits share points.
 
     Args:

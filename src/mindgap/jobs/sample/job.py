@@ -22,14 +22,13 @@ from mindgap.runs.work import one_line
 from mindgap.sampling import (
     Acquisition,
     Asked,
-    Comparison,
     Domain,
     Proposal,
     Sampled,
     TaylorSampler,
     against_uniform,
 )
-from mindgap.sampling.comparison import LEAST_UNIFORM
+from mindgap.sampling.comparison import LEAST_UNIFORM, Comparison
 from mindgap.sampling.initial_design import Design
 
 COMPARE_SEED = 700_001  # the points of a comparison are drawn by a seed of their own

@@ -126,7 +126,7 @@ def look(
         count: How many of the heaviest to show.
         suspects: How many suspects to show that are not among them.
     """
-    heavy, doubtful = heaviest_places(weighed, count), suspect_places(weighed)
+    heavy, doubtful = heaviest_places(weighed, count), _suspect_places(weighed)
     doubtful = doubtful[~torch.isin(doubtful, heavy)][:suspects]
     rows = _rows(cloud, weigher, weighed, torch.cat([heavy, doubtful]))
     classes = is_classes(cloud.labels, weigher.task)
@@ -151,7 +151,7 @@ def shared_out(weighed: Weighed, count: int) -> tuple[int, int]:
         weighed: The weights.
         count: How many to show in all.
     """
-    doubtful, heavy = suspect_places(weighed), heaviest_places(weighed, count)
+    doubtful, heavy = _suspect_places(weighed), heaviest_places(weighed, count)
     others = int((~torch.isin(doubtful, heavy)).sum())
     suspects = min(others, MOST_SUSPECTS, count // 3)
     return count - suspects, suspects
@@ -163,7 +163,7 @@ def heaviest_places(weighed: Weighed, count: int) -> Tensor:
     return order[weighed.variance[order] > 0][:count]
 
 
-def suspect_places(weighed: Weighed) -> Tensor:
+def _suspect_places(weighed: Weighed) -> Tensor:
     """Return the places of all suspects, those first whose neighbors agree most."""
     calm = weighed.variance.argsort(stable=True)
     return calm[weighed.suspects[calm]]
@@ -178,7 +178,7 @@ def all_suspects(cloud: Cloud, weigher: VarianceWeights, weighed: Weighed) -> li
         weighed: Their weights.
     """
     bare = dataclasses.replace(cloud, show=lambda places: [{} for _ in places])
-    return _rows(bare, weigher, weighed, suspect_places(weighed))
+    return _rows(bare, weigher, weighed, _suspect_places(weighed))
 
 
 def _histogram(weighed: Weighed, classes: bool) -> Histogram:

@@ -19,6 +19,7 @@ from mindgap.core import (
     binomial_tail_inverse,
     choice,
     implements,
+    integer,
     number,
     same_environment,
     validated,
@@ -415,6 +416,7 @@ def certify(
     """
     began = time.process_time()
     settings = checked(locals())
+    integer("blocks", blocks, 2)
     scales = checked_scales(scale)
     usual = STREAM_SHARE if mode == "progressive" else modes.PRIOR_SHARE
     share = usual if prior_share is None else number("prior_share", prior_share, 0, 1)

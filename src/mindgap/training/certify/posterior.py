@@ -54,7 +54,7 @@ def exchange_rate(error: float, complexity: float) -> float:
         complexity: The complexity term B.
 
     >>> round(exchange_rate(0.02, 0.04), 4)
-    1.5382
+    1.541
     """
     seen = min(max(error, 1e-9), 0.85)
     end = min(kl_inverse(seen, complexity), 1 - 1e-9)
