@@ -193,7 +193,9 @@ class VbswTable1(Study):
     ) -> list[tuple[Any, ...]]:
         if len(scores) < 2:
             return []
-        arms, overlap = _arms(name), BOSTON_OVERLAP if name == "Boston housing" else 0.0
+        # Kept records from before the density was measured lack its arms.
+        arms = [arm for arm in _arms(name) if all(arm in found for found in scores)]
+        overlap = BOSTON_OVERLAP if name == "Boston housing" else 0.0
         by_split = {arm: [found[arm] for found in scores] for arm in arms}
         tests = [
             paired_nested(by_split[arm], by_split["baseline"], overlap=overlap) for arm in arms[1:]

@@ -134,6 +134,11 @@ class WhenVbswHelps(Study):
 
     def summarize(self, records: Sequence[tuple[Trial, Record]]) -> Table:
         """One row per model and data set: the change of the test error from uniform weights."""
+        # Kept records from before the density was measured have one kind of weights.
+        pairs = {
+            arm: control for arm, control in PAIRS.items() if all(arm in r for _, r in records)
+        }
+        columns = COLUMNS if len(pairs) == len(PAIRS) else COLUMNS[: COLUMNS.index("VBSW") + 1]
         rows, tests = [], []
         for model, name in ((model, name) for model in MODELS for name in NAMES[: self.sets]):
             found = [
@@ -143,40 +148,39 @@ class WhenVbswHelps(Study):
             ]
             if len(found) > 1:
                 uniform = sum(record["uniform"] for record in found) / len(found)
-                changes = {arm: _change(found, arm) for arm in (*PAIRS, "permuted")}
+                changes = {arm: _change(found, arm) for arm in (*pairs, "permuted")}
                 rows.append((model, name, uniform, changes))
                 tests += [
                     paired([r[arm] for r in found], [r[control] for r in found], overlap=OVERLAP)
-                    for arm, control in PAIRS.items()
+                    for arm, control in pairs.items()
                 ]
         corrected = holm([test.p_value for test in tests])
         ends = [
             (p_value, _verdict(test.difference, p_value))
             for test, p_value in zip(tests, corrected, strict=True)
         ]
-        lines = [
-            (
-                *(model, name, uniform, *found["weighted"], *found["permuted"], *own),
-                *(*found["density"], *other),
+        lines = []
+        for place, (model, name, uniform, changes) in enumerate(rows):
+            own, *others = ends[place * len(pairs) : (place + 1) * len(pairs)]
+            line = (model, name, uniform, *changes["weighted"], *changes["permuted"], *own)
+            lines.append(
+                (*line, *(value for end in others for value in (*changes["density"], *end)))
             )
-            for (model, name, uniform, found), own, other in zip(
-                rows, ends[::2], ends[1::2], strict=True
-            )
-        ]
+        kinds = [("VBSW", columns.index("VBSW"))] + [(columns[-1], -1)] * (len(pairs) - 1)
+        both = " over both kinds of weights" if len(pairs) > 1 else ""
         notes = [
             "Change of the test error from the same model with uniform weights; negative is "
             "better. In regression the errors of networks are in units of the target's variance.",
             *(
-                f"{model}, {arm}: {_count(lines, model, place)}"
-                for arm, place in (("VBSW", COLUMNS.index("VBSW")), (COLUMNS[-1], -1))
+                f"{model}{f', {arm}' if both else ''}: {_count(lines, model, place)}"
+                for arm, place in kinds
                 for model in MODELS
             ),
             "Helps or hurts: compared with permuted weights chosen in the same way, paired over "
-            "splits by the corrected resampled t-test, with p < 0.05 corrected by Holm over both "
-            "kinds of weights.",
+            f"splits by the corrected resampled t-test, with p < 0.05 corrected by Holm{both}.",
         ]
         return Table(
-            title="When does VBSW help?", columns=COLUMNS, rows=tuple(lines), notes=tuple(notes)
+            title="When does VBSW help?", columns=columns, rows=tuple(lines), notes=tuple(notes)
         )
 
     def tiny(self) -> Self:
