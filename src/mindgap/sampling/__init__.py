@@ -6,7 +6,6 @@ lazy(
     __name__,
     {
         "acquisition": "Acquisition",
-        "comparison": "against_uniform",
         "domain": "Box Domain Product Simplex Where",
         "initial_design": "initial_design",
         "proposal": "Proposal",

@@ -2,7 +2,6 @@
 from mindgap.sampling.acquisition import Acquisition as Acquisition
 from mindgap.sampling.box import Box as Box
 from mindgap.sampling.box import Domain as Domain
-from mindgap.sampling.comparison import against_uniform as against_uniform
 from mindgap.sampling.domain import Product as Product
 from mindgap.sampling.domain import Simplex as Simplex
 from mindgap.sampling.domain import Where as Where

@@ -19,16 +19,8 @@ from mindgap.jobs.sample.evaluate import evaluate
 from mindgap.jobs.sample.session import Evaluable, open_sampler
 from mindgap.runs.executors import LocalExecutor
 from mindgap.runs.work import one_line
-from mindgap.sampling import (
-    Acquisition,
-    Asked,
-    Domain,
-    Proposal,
-    Sampled,
-    TaylorSampler,
-    against_uniform,
-)
-from mindgap.sampling.comparison import LEAST_UNIFORM, Comparison
+from mindgap.sampling import Acquisition, Asked, Domain, Proposal, Sampled, TaylorSampler
+from mindgap.sampling.comparison import LEAST_UNIFORM, Comparison, against_uniform
 from mindgap.sampling.initial_design import Design
 
 COMPARE_SEED = 700_001  # the points of a comparison are drawn by a seed of their own
