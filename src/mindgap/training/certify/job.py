@@ -416,7 +416,7 @@ def certify(
     """
     began = time.process_time()
     settings = checked(locals())
-    integer("blocks", blocks, 2)
+    integer("blocks", blocks)
     scales = checked_scales(scale)
     usual = STREAM_SHARE if mode == "progressive" else modes.PRIOR_SHARE
     share = usual if prior_share is None else number("prior_share", prior_share, 0, 1)
