@@ -108,6 +108,12 @@ def with_gradients(subject: Subject) -> Subject:
     return subject
 
 
+def quick(name: str) -> Measure:
+    """The measure at its defaults, or with shorter chains: promises are kept at every length."""
+    settings = {"local-learning-coefficient": {"burn_in": 10, "draws": 20}}
+    return MEASURES[name](**settings.get(name, {}))
+
+
 @functools.cache  # nothing that examines a subject changes it, which the snapshots prove
 def shared(case: str, dtype: torch.dtype = torch.float64) -> Subject:
     return with_gradients(CASES[case](dtype))
@@ -137,7 +143,7 @@ def measured(name: str, case: str, dtype: torch.dtype = torch.float64) -> Measur
     own = dtype == torch.float32
     subject = with_gradients(CASES[case](dtype)) if own else shared(case, dtype)
     before = snapshot(subject)
-    result = MEASURES[name]()(subject)
+    result = quick(name)(subject)
     traceless = same(before, snapshot(subject))
     if not traceless:
         shared.cache_clear()  # so that no other measure fails for it
@@ -265,12 +271,12 @@ class TestEveryMeasure:
         subject.model.append(Bomb())
         before = snapshot(subject)
         with contextlib.suppress(ArithmeticError):
-            MEASURES[name]()(subject)
+            quick(name)(subject)
         assert same(before, snapshot(subject))
 
     def test_same_settings_same_number(self, name: str) -> None:
         first = measured(name, "mlp_classes", torch.float32).result
-        second = MEASURES[name]()(mlp_classes(torch.float32))
+        second = quick(name)(mlp_classes(torch.float32))
         assert first.value == second.value
         assert dict(first.terms) == dict(second.terms)
 
@@ -296,7 +302,7 @@ class TestEveryMeasure:
     def test_declared_invariances_hold_and_others_fail_somewhere(
         self, name: str, change: str
     ) -> None:
-        measure, declared = MEASURES[name](), MEASURES[name].invariant_to
+        measure, declared = quick(name), MEASURES[name].invariant_to
         assert declared <= set(INVARIANCES)
         seen = []
         for case in LAYERED:
@@ -325,7 +331,7 @@ class TestEveryMeasureThatPromisesRescaling:
         self, name: str, factor: float
     ) -> None:
         """P8: larger weights in a layer, smaller ones in the next, the same function."""
-        measure, cls = MEASURES[name](), MEASURES[name]
+        measure, cls = quick(name), MEASURES[name]
         for case in LAYERED:
             before, after = value_of(name, case), measure(rescaled_case(case, factor)).value
             if before is None or after is None:
@@ -341,7 +347,7 @@ class TestEveryMeasureThatPromisesRescaling:
         before, after = float(ParameterNorm()(subject)), float(ParameterNorm()(larger))
         assert not within_a_logarithm(subject, before, after, 1e6)
         if MEASURES[name].rescaling == "logarithmic":
-            assert float(MEASURES[name]()(larger)) != value_of(name, "mlp_classes")
+            assert float(quick(name)(larger)) != value_of(name, "mlp_classes")
 
 
 def rescaled_subject(subject: Subject, factor: float) -> Subject:
