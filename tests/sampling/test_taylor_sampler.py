@@ -1,6 +1,7 @@
 """The sampler: one-shot, ask and tell, sessions that survive anything."""
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -158,6 +159,17 @@ def test_a_session_has_one_writer_and_its_own_settings(tmp_path: Path) -> None:
         TaylorSampler(None, SQUARE, initial=4, session=path)
     with pytest.raises(InputError, match="must be a sampling session"):
         saved_settings(path)
+
+
+def test_a_lock_that_a_killed_driver_left_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    """A program that it was just starting inherits the lock until it is loaded."""
+    path = tmp_path / "session.jsonl"
+    first = TaylorSampler(None, SQUARE, initial=4, session=path)
+    release = threading.Timer(0.1, first.close)
+    release.start()
+    with TaylorSampler(None, SQUARE, initial=4, session=path) as sampler:
+        assert len(sampler.ask(4)) == 4
+    release.join()
 
 
 def tell_sixty(session: Path, told: Path) -> None:

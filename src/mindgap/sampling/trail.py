@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import os
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from torch import Tensor
 from mindgap.core import InputError, expanded
 
 FORMAT = "mindgap-sampling-2"
+# Seconds to wait for a lock: what a killed driver was just starting holds it until it is loaded.
+GRACE = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,13 +251,19 @@ def saved_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
+    """Keep the session for this process, or say that another one has it."""
     with contextlib.suppress(ImportError):  # there is no such lock on Windows
         import fcntl
 
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(
-                f"{path} must be free, got a session that another process is writing. Wait for "
-                "it, or stop it."
-            ) from error
+        deadline = time.monotonic() + GRACE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise InputError(
+                        f"{path} must be free, got a session that another process is writing. "
+                        "Wait for it, or stop it."
+                    ) from error
+                time.sleep(0.01)
