@@ -259,7 +259,6 @@ def _lock(file: BinaryIO, path: Path) -> None:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise InputError(
@@ -267,3 +266,5 @@ def _lock(file: BinaryIO, path: Path) -> None:
                         "Wait for it, or stop it."
                     ) from error
                 time.sleep(0.01)
+            else:
+                return

@@ -1,7 +1,5 @@
 """Several subjects side by side: which differ on the test data, and all numbers in columns."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
