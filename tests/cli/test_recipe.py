@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from mindgap import data, nets
-from mindgap.cli import main
-from mindgap.cli import recipe as recipes
+from mindgap.cli import main, recipe as recipes
 from mindgap.cli.recipe import default_recipe
 from mindgap.core import MindgapError
 from mindgap.data import DataSet

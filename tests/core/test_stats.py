@@ -7,12 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import optimize, special, stats
 
-from mindgap.core import special as ours
-from mindgap.core import stats as mine
+from mindgap.core import special as ours, stats as mine
 from mindgap.core.errors import InputError
 
 random = np.random.default_rng(0)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 from cases import CASES, Rows, mlp_classes
-from reference import outputs as reference_outputs
-from reference import sample_errors, sample_losses
+from reference import outputs as reference_outputs, sample_errors, sample_losses
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 

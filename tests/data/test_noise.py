@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindgap.core.errors import InputError, UnknownNameError
 from mindgap.data import digits, gaussian_noise, heteroscedastic, label_noise, with_label_noise

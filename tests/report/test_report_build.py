@@ -10,8 +10,7 @@ from mindgap.core import Advice
 from mindgap.core.errors import InputError, UnknownNameError
 from mindgap.core.plain import plain
 from mindgap.core.subject import Subject
-from mindgap.report import Report
-from mindgap.report import report as report_module
+from mindgap.report import Report, report as report_module
 from mindgap.report.report import decode
 
 

@@ -3,8 +3,7 @@ import re
 import pytest
 
 from mindgap import Subject, examine
-from mindgap.report import markdown
-from mindgap.report import text as terminal
+from mindgap.report import markdown, text as terminal
 from mindgap.training.certify.material import JoinedSplit
 
 

@@ -4,8 +4,6 @@ A field has a default, a sentence of help and a range of allowed values. The par
 docstring are taken apart for the command line, the report and the docs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -173,7 +171,7 @@ def _one_formula(paragraph: str) -> str:
     ).strip()
 
 
-REGISTRY: dict[str, dict[str, type[Spec]]] = {}
+REGISTRY: dict[str, dict[str, type["Spec"]]] = {}
 
 
 def kebab(name: str) -> str:

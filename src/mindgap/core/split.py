@@ -1,7 +1,5 @@
 """Split: samples in a fixed order, whatever the user holds them in."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +66,7 @@ class Split(abc.ABC):
         """All targets in order."""
         return torch.cat([batch.target for batch in self.batches(1024)])
 
-    def subset(self, index: Tensor) -> Split:
+    def subset(self, index: Tensor) -> "Split":
         """Return the samples at these places as a split of their own."""
         return _SubsetSplit(self, index)
 

@@ -1,7 +1,5 @@
 """DataSet, which every reader and generator returns, and ``@dataset``, which registers one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -86,7 +84,7 @@ class DataSet:
             return None
         return self.test_inputs, self.test_targets
 
-    def subset(self, size: int, seed: int = 0) -> DataSet:
+    def subset(self, size: int, seed: int = 0) -> "DataSet":
         """Keep some training samples, every class with its share; the test part stays whole.
 
         Args:
@@ -96,7 +94,7 @@ class DataSet:
         integer("size", size, 1, len(self), "the number of training samples")
         return self.select(stratified_split(self.targets, (size,), seed)[0])
 
-    def select(self, indices: Tensor) -> DataSet:
+    def select(self, indices: Tensor) -> "DataSet":
         """Keep the training samples at some indices; the test part stays whole.
 
         Args:
@@ -108,7 +106,7 @@ class DataSet:
         )
         return replace(self, inputs=self.inputs[places], targets=self.targets[places], texts=texts)
 
-    def standardized(self) -> DataSet:
+    def standardized(self) -> "DataSet":
         """Scale inputs, and targets of a regression, to mean 0 and variance 1 on the training part.
 
         The ``facts`` of a regression then hold ``target_mean`` and ``target_scale``: y = mean +
@@ -118,7 +116,7 @@ class DataSet:
         scaled = replace(self, inputs=inputs, test_inputs=test_inputs)
         return scaled if self.task == "classification" else scaled._standardized_targets()
 
-    def _standardized_targets(self) -> DataSet:
+    def _standardized_targets(self) -> "DataSet":
         if self.targets.shape[1:] != (1,):
             raise InputError(
                 f"targets must have shape (n, 1), got {tuple(self.targets.shape)}. Use "

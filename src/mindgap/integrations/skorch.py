@@ -1,7 +1,5 @@
 """Remedies, probes and monitors in the training loop of skorch."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -193,7 +191,7 @@ class ProbeCallback(_Callback):  # type: ignore[misc]
     def __init__(self, probe: Probe, subject: Callable[[nn.Module], Subject]) -> None:
         self.probe, self.subject = probe, subject
 
-    def initialize(self) -> ProbeCallback:
+    def initialize(self) -> "ProbeCallback":
         """Count steps from zero."""
         self.steps_ = 0
         return self

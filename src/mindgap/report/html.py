@@ -19,8 +19,7 @@ import jinja2
 from markupsafe import Markup
 
 from mindgap._version import __version__
-from mindgap.report import text as terminal
-from mindgap.report import wording
+from mindgap.report import text as terminal, wording
 from mindgap.report.draw import draw_all
 from mindgap.report.parts import by_topic
 from mindgap.report.sections import bounds_charts, training_charts

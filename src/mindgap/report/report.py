@@ -27,8 +27,7 @@ from mindgap.core import (
 )
 from mindgap.core.plain import check_types, fields_of, parsed
 from mindgap.diagnoses.diagnose import Checked, Diagnosed
-from mindgap.report import text as terminal
-from mindgap.report import wording
+from mindgap.report import text as terminal, wording
 from mindgap.report.parts import Card, Facts, Verdict
 from mindgap.report.verdict import findings as told
 from mindgap.report.verdict.facts import facts_of

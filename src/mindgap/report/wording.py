@@ -4,20 +4,20 @@ import re
 from typing import Any
 
 from mindgap.core import Interval, Result
-from mindgap.core.chart.numbers import SPACE as SPACE
-from mindgap.core.chart.numbers import at_least as at_least
-from mindgap.core.chart.numbers import at_most as at_most
 from mindgap.core.chart.numbers import (
+    SPACE as SPACE,
+    at_least as at_least,
+    at_most as at_most,
     decimals,
     hundredfold,
     known,
+    number as number,
+    percent as percent,
     round_down,
     round_up,
     rounded_down,
+    rounded_up as rounded_up,
 )
-from mindgap.core.chart.numbers import number as number
-from mindgap.core.chart.numbers import percent as percent
-from mindgap.core.chart.numbers import rounded_up as rounded_up
 from mindgap.report.parts import Facts
 
 TOGETHER = re.compile(r"(?<=[\d\]]) (?=%)|(?<=,) (?=[^\[\]]*\])")

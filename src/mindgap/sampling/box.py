@@ -1,7 +1,5 @@
 """Domain, the set inside which a function is evaluated, and its simplest form: a box."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from abc import ABC, abstractmethod
@@ -27,7 +25,7 @@ class Domain(ABC):
 
     @property
     @abstractmethod
-    def box(self) -> Box:
+    def box(self) -> "Box":
         """The smallest known box around it."""
 
     @abstractmethod
@@ -106,7 +104,7 @@ class Box(Domain):
             )
 
     @classmethod
-    def unit(cls, dimension: int) -> Box:
+    def unit(cls, dimension: int) -> "Box":
         """Make the unit cube.
 
         Args:
@@ -118,7 +116,7 @@ class Box(Domain):
         return cls([0.0] * integer("dimension", dimension), [1.0] * dimension)
 
     @property
-    def box(self) -> Box:
+    def box(self) -> "Box":
         return self
 
     @property

@@ -1,7 +1,5 @@
 """Separate data: many equal networks trained at once, each on samples of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
@@ -45,7 +43,7 @@ class Networks:
     def __len__(self) -> int:
         return len(self.weights[0])
 
-    def member(self, place: int) -> Networks:
+    def member(self, place: int) -> "Networks":
         """Return one member, as a stack of one."""
         weights, biases = (
             [part[place : place + 1] for part in parts] for parts in (self.weights, self.biases)

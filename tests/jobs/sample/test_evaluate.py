@@ -408,8 +408,7 @@ def test_ctrl_c_keeps_what_is_done_and_ends_the_programs(
 
 def test_a_wrapper_that_starts_after_the_stop_runs_nothing(tmp_path: Path) -> None:
     """The worker was killed when its wrapper had no number yet: the mark stops it; the next attempt is not hindered."""
-    from mindgap.jobs.sample import program as evaluate_program
-    from mindgap.jobs.sample import wrapper
+    from mindgap.jobs.sample import program as evaluate_program, wrapper
 
     sim = program(tmp_path, f"echo run >> {tmp_path}/log; echo 1")
     with TaylorSampler(None, SQUARE, initial=1, session=tmp_path / "s.jsonl") as sampler:

@@ -8,8 +8,7 @@ from unittest import mock
 import pytest
 import torch
 from cases import CASES
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ops.curvature.dense import brute_hessian, operator_of, symmetric
 
 from mindgap.ops.curvature import spectrum

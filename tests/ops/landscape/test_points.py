@@ -6,8 +6,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 from torch.optim.swa_utils import update_bn

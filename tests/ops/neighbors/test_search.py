@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ops.helpers import TRIALS, N, clusters, features, one_scaled, outlier, sets, squares
 
 from mindgap.core.errors import InputError

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ops import helpers
 from ops.helpers import TRIALS, features, labels
 from torch.utils.data import DataLoader, TensorDataset

@@ -26,8 +26,7 @@ from typing import Any
 
 from mindgap.cli.options import executor_of, refuse, words
 from mindgap.cli.output import check_page, check_writable, note, write, write_json
-from mindgap.cli.sample_options import add as add
-from mindgap.cli.sample_options import domain_of, settings_of
+from mindgap.cli.sample_options import add as add, domain_of, settings_of
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,7 +1,5 @@
 """Vocabulary: numbers for words, for small networks over text."""
 
-from __future__ import annotations
-
 import collections
 import re
 from collections.abc import Iterable, Sequence
@@ -53,7 +51,7 @@ class Vocabulary:
         return len(self.words)
 
     @classmethod
-    def of(cls, texts: Iterable[Sequence[str]], size: int = 5000) -> Vocabulary:
+    def of(cls, texts: Iterable[Sequence[str]], size: int = 5000) -> "Vocabulary":
         """Number the most frequent words of texts, ties in the order of first appearance.
 
         Args:

@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 
 from mindgap.core import InputError, Progress, Recipe, Remedy, generator, integer, validated
-from mindgap.data.sources import Data, Draw, Source, cut, drawn
-from mindgap.data.sources import source as named
+from mindgap.data.sources import Data, Draw, Source, cut, drawn, source as named
 from mindgap.jobs.decompose.answer import Decomposition, told
 from mindgap.training.decomposition.runs import Plan, decomposed
 

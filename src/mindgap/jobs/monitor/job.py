@@ -19,8 +19,7 @@ from mindgap.training.monitor.judge import (
     signals,
     spikes,
 )
-from mindgap.training.monitor.log import Line as LogLine
-from mindgap.training.monitor.log import lines_of
+from mindgap.training.monitor.log import Line as LogLine, lines_of
 from mindgap.training.monitor.monitor import Monitor
 
 POINTS = 1000  # of a curve in the page

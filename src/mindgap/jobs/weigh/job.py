@@ -23,8 +23,7 @@ from mindgap.jobs.weigh.samples import (
 )
 from mindgap.ops.neighbors.points import Metric
 from mindgap.ops.variance.estimator import Noise, VarianceWeights
-from mindgap.ops.variance.heaviest import Weighed, heaviest_places
-from mindgap.ops.variance.heaviest import weigh as weigh_samples
+from mindgap.ops.variance.heaviest import Weighed, heaviest_places, weigh as weigh_samples
 from mindgap.ops.variance.weights import Normalize
 
 SUSPECT_COLUMNS = ("index", "label", "labels around it", "agree", "weight")

@@ -1,7 +1,5 @@
 """Newton steps for weighted softmax losses, by preconditioned conjugate gradients."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 
@@ -43,7 +41,7 @@ class Curvature:
         )
         return (moved.view(n, -1).T @ self.rows).view_as(heads) + self.penalty * heads
 
-    def preconditioner(self, head: int) -> Preconditioner:
+    def preconditioner(self, head: int) -> "Preconditioner":
         """Build an approximate inverse of one head's Hessian.
 
         It uses the whole Hessian, its diagonal blocks or its diagonal, as memory allows. Samples

@@ -1,7 +1,5 @@
 """Weighted softmax regression by Newton's method, for many sets of weights at once."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import torch
@@ -38,7 +36,7 @@ class State:
         """The maximum norm of each head's gradient."""
         return self.gradient.abs().amax((1, 2))
 
-    def only(self, kept: Tensor) -> State:
+    def only(self, kept: Tensor) -> "State":
         """Select some of the heads."""
         return State(
             self.heads[kept],
@@ -65,7 +63,7 @@ class Softmax:
     weights: Tensor
     penalty: Tensor
 
-    def only(self, kept: Tensor) -> Softmax:
+    def only(self, kept: Tensor) -> "Softmax":
         """Select the problem of some of the heads."""
         return Softmax(self.basis, self.target, self.weights[:, kept], self.penalty)
 

@@ -1,7 +1,5 @@
 """Weighted expectation-maximization for Gaussian mixtures, for many restarts at once."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import torch
@@ -24,11 +22,11 @@ class State:
     means: Tensor
     covariances: Tensor
 
-    def at(self, restarts: Tensor) -> State:
+    def at(self, restarts: Tensor) -> "State":
         """Select some restarts."""
         return State(self.log_weights[restarts], self.means[restarts], self.covariances[restarts])
 
-    def put(self, restarts: Tensor, state: State) -> None:
+    def put(self, restarts: Tensor, state: "State") -> None:
         """Replace some restarts."""
         self.log_weights[restarts] = state.log_weights
         self.means[restarts] = state.means

@@ -5,8 +5,6 @@ proves that no other point is nearer. Many points are searched cell by cell, bec
 cannot hold a neighbor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch
@@ -67,7 +65,7 @@ class Pass:
             rows = torch.cat(plain)
         yield from self._all(rows)
 
-    def _cells(self, rows: Tensor, search: PrunedSearch, plain: list[Tensor]) -> Iterator[Near]:
+    def _cells(self, rows: Tensor, search: "PrunedSearch", plain: list[Tensor]) -> Iterator[Near]:
         cell = search.partition.cell[rows]
         order = cell.argsort(stable=True)
         sizes = torch.bincount(cell, minlength=len(search.partition)).tolist()

@@ -7,8 +7,6 @@ linear layer for one sample are independent Gaussians too, so they are drawn ins
 are drawn.
 """
 
-from __future__ import annotations
-
 import abc
 import copy
 import dataclasses
@@ -101,7 +99,7 @@ def expected_losses(
 
 
 def _own(
-    model: _PerSampleModel, split: Split, draws: int, seed: int
+    model: "_PerSampleModel", split: Split, draws: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     source = generator(seed)
     for _ in range(-(-draws // len(split))):
@@ -203,7 +201,7 @@ def per_sample_model(model: StochasticModel, inputs: Inputs) -> _PerSampleModel 
     return found
 
 
-def _swapped(model: StochasticModel) -> tuple[nn.Module, list[_PerSampleLayer]]:
+def _swapped(model: StochasticModel) -> tuple[nn.Module, list["_PerSampleLayer"]]:
     network = copy.deepcopy(model.network)
     with torch.no_grad():
         means, scales = model.named(model.means()), model.named(model.scales())

@@ -4,8 +4,6 @@ If numba is installed, two compiled loops replace a dozen passes of torch. The l
 Python at the end of this file, to be read and tested as such.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import math
@@ -30,7 +28,7 @@ _inside = torch.ops.aten.hardtanh_backward.grad_input
 
 def block_of(
     members: Sequence[int], weights: Sequence[Tensor], pieces: Pieces, seed: int, pool: int
-) -> PerturbedBlock:
+) -> "PerturbedBlock":
     """Create the buffers for some weights, compiled if that is faster.
 
     Args:
@@ -221,7 +219,7 @@ class PerturbedBlock:
 class CompiledBlock(PerturbedBlock):
     """The same block with two compiled loops in place of twelve passes."""
 
-    def __init__(self, kernels: _Kernels, *arguments: Any) -> None:
+    def __init__(self, kernels: "_Kernels", *arguments: Any) -> None:
         super().__init__(*arguments)
         self.kernels = kernels
         self.arrays = [

@@ -10,8 +10,7 @@ from typing import Any, Self
 from mindgap.core import Advice, Bar, InputError, Interval, Series, plain, write_whole
 from mindgap.core.plain import check_types, fields_of
 from mindgap.diagnoses.diagnose import NO_NUMBERS_FOUND
-from mindgap.report import text as terminal
-from mindgap.report import wording
+from mindgap.report import text as terminal, wording
 from mindgap.report.parts import Card, Verdict
 from mindgap.report.report import Report, decode
 from mindgap.report.verdict.verdict import is_held_out, models_of

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from mindgap.core import Advice, InputError, Table, citation, write_whole
 from mindgap.core.references import bibliography
-from mindgap.report import text as terminal
-from mindgap.report import wording
+from mindgap.report import text as terminal, wording
 from mindgap.report.pages.claim import KINDS
 from mindgap.report.parts import Verdict
 from mindgap.runs.results import duration

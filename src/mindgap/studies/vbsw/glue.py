@@ -1,7 +1,5 @@
 """RTE, STS-B and MRPC of GLUE: metrics, the parts of a split, and variance-based weights."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -114,7 +112,7 @@ class Parts:
     @classmethod
     def of(
         cls, name: str, features: Tensor, target: Tensor, rows: Sequence[Tensor], components: int
-    ) -> Parts:
+    ) -> "Parts":
         """Standardize features and project them on principal components learned on the fit part.
 
         Args:
