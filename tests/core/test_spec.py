@@ -63,6 +63,9 @@ def test_find_takes_any_spelling_and_advises() -> None:
     with pytest.raises(UnknownNameError, match="family must be"):
         catalog("measures")
     assert "Known: a, b" in str(unknown_name("thing", "xyz", ["b", "a"]))
+    many = str(unknown_name("thing", "xyz", [f"a{place}" for place in range(300)]))
+    assert "The nearest of 300: a" in many
+    assert len(many) < 120
 
 
 def test_fields_are_checked_with_one_sentence() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from types import ModuleType
 
 ECHOED = 200  # characters of a user's input that a message repeats
+LISTED = 24  # known names that a message lists; of more it names the nearest
 
 
 def shown(value: object) -> str:
@@ -126,7 +127,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
 
     names = sorted(known)
     near = difflib.get_close_matches(name[:ECHOED], names, n=1, cutoff=0.5)
-    advice = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
+    if near:
+        advice = f"Did you mean {near[0]!r}?"
+    elif len(names) <= LISTED:
+        advice = f"Known: {', '.join(names)}."
+    else:
+        nearest = difflib.get_close_matches(name[:ECHOED], names, n=5, cutoff=0.0)
+        advice = f"The nearest of {len(names)}: {', '.join(nearest)}."
     return UnknownNameError(f"{kind} must be one of the known names, got {shown(name)}. {advice}")
 
 

@@ -11,7 +11,7 @@ from mindgap.ops.paths.subject import Sides, sides_of
 
 
 class PathSpaceLimit(Measure):
-    r"""Limit the gap of squared losses by norms of path weights and the data's concentration.
+    r"""Limit of the gap of squared losses, by norms of path weights and the data's concentration.
 
     Formula: $R - \hat R \le \beta_1 \sum_k \lVert w_k \rVert_2^2 + 2 \sum_k \beta_{2,k} \lVert w_k
     \rVert_1 + \beta_3$

@@ -7,7 +7,7 @@ from mindgap.measures.norms.by_layer import published_margin, the_margin
 
 
 class InverseMargin(Measure):
-    r"""Divide one by the squared tenth percentile of the training margins.
+    r"""One over the squared tenth percentile of the training margins.
 
     Formula: $1 / \gamma^2, \quad \gamma = Q_{0.1}\left\{ f(x_i)_{y_i} - \max_{k \neq y_i} f(x_i)_k
     \right\}$

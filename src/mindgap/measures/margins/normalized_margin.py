@@ -9,7 +9,7 @@ from mindgap.ops.norms.network import input_norms
 
 
 class NormalizedMargin(Measure):
-    r"""Take a quantile of the margins divided by spectral complexity and size of the inputs.
+    r"""Quantile of the margins divided by spectral complexity and size of the inputs.
 
     Formula: $Q_q\left\{ \frac{f(x_i)_{y_i} - \max_{k \neq y_i} f(x_i)_k}{R_A \lVert X \rVert_F / n}
     \right\}$

@@ -8,7 +8,7 @@ from mindgap.ops.norms.network import converged, frobenius, network_of, spectral
 
 
 class FrobeniusOverSpectral(ByLayer):
-    r"""Take the logarithm of the sum of all layers' stable ranks.
+    r"""Logarithm of the sum of all layers' stable ranks.
 
     Formula: $\frac{1}{2} \ln \left( \frac{1}{n} \sum_{l=1}^{d} \frac{\lVert W_l \rVert_F^2}{\lVert W_l
     \rVert_2^2} \right)$

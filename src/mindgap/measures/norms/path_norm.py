@@ -10,7 +10,7 @@ from mindgap.ops.norms.path import log_path_norm
 
 
 class PathNorm(Measure):
-    r"""Take the logarithm of the norm of all path weights.
+    r"""Logarithm of the norm of all path weights.
 
     Formula: $\frac{1}{p} \ln \sum_{path} \prod_{e \in path} |w_e|^p - \frac{1}{2} \ln n$
 

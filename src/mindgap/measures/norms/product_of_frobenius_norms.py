@@ -6,7 +6,7 @@ from mindgap.ops.norms.network import frobenius, network_of
 
 
 class ProductOfFrobeniusNorms(NormProduct):
-    r"""Take the logarithm of the product of all layers' Frobenius norms.
+    r"""Logarithm of the product of all layers' Frobenius norms.
 
     Formula: $\frac{1}{2} \ln \frac{\prod_{l=1}^{d} \lVert W_l \rVert_F^2}{n}$
 

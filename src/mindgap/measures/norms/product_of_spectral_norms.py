@@ -6,7 +6,7 @@ from mindgap.ops.norms.network import converged, spectral_norms
 
 
 class ProductOfSpectralNorms(NormProduct):
-    r"""Take the logarithm of the product of all layers' spectral norms.
+    r"""Logarithm of the product of all layers' spectral norms.
 
     Formula: $\frac{1}{2} \ln \frac{\prod_{l=1}^{d} \lVert W_l \rVert_2^2}{n}$
 

@@ -19,7 +19,7 @@ from mindgap.ops.norms.weighted import WeightedLayer
 
 
 class SpectralComplexity(ByLayer):
-    r"""Take the logarithm of the product of spectral norms times a sum of distances.
+    r"""Logarithm of the product of spectral norms times a sum of distances.
 
     Formula: $\ln R_A = \ln \prod_{l=1}^{d} \rho_l \lVert A_l \rVert_2 + \frac{3}{2} \ln \sum_{l=1}^{d}
     \left( \frac{\lVert A_l^T - M_l^T \rVert_{2,1}}{\lVert A_l \rVert_2} \right)^{2/3}$

@@ -8,7 +8,7 @@ from mindgap.ops.norms.network import converged, spectral_norms
 
 
 class SpectralDistance(ByLayer):
-    r"""Take the logarithm of the layers' distances from initialization in spectral norm.
+    r"""Logarithm of the layers' distances from initialization in spectral norm.
 
     Formula: $\frac{1}{2} \ln \left( \frac{1}{n} \sum_{l=1}^{d} \lVert W_l - W_l^0 \rVert_2^2 \right)$
 

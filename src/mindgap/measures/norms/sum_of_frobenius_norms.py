@@ -6,7 +6,7 @@ from mindgap.ops.norms.network import frobenius, network_of
 
 
 class SumOfFrobeniusNorms(NormProduct):
-    r"""Take the logarithm of the Frobenius norms' sum after layers were balanced.
+    r"""Logarithm of the sum of Frobenius norms after layers were balanced.
 
     Formula: $\frac{1}{2} \ln \frac{d (\prod_{l=1}^{d} \lVert W_l \rVert_F^2)^{1/d}}{n}$
 

@@ -6,7 +6,7 @@ from mindgap.ops.norms.network import converged, spectral_norms
 
 
 class SumOfSpectralNorms(NormProduct):
-    r"""Take the logarithm of the spectral norms' sum after layers were balanced.
+    r"""Logarithm of the sum of spectral norms after layers were balanced.
 
     Formula: $\frac{1}{2} \ln \frac{d (\prod_{l=1}^{d} \lVert W_l \rVert_2^2)^{1/d}}{n}$
 

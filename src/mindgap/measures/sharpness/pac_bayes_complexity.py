@@ -10,7 +10,7 @@ from mindgap.ops.curvature.flat_loss import FlatLoss
 
 
 class PacBayesComplexity(ComplexityMeasure):
-    r"""Measure the PAC-Bayes complexity for the largest Gaussian noise that the model stands.
+    r"""PAC-Bayes complexity for the largest Gaussian noise that the model stands.
 
     Formula: $\sqrt{\frac{1}{n} \left( \frac{1}{2} \mathrm{KL}(Q \Vert P) + \ln \frac{n}{\sigma} + 10
     \right)}, \quad Q = N(w, \sigma^2 I), \quad P = N(p, v I)$

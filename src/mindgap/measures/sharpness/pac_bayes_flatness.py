@@ -7,7 +7,7 @@ from mindgap.measures.sharpness.noise_measure import NoiseMeasure
 
 
 class PacBayesFlatness(NoiseMeasure):
-    r"""Divide one by the variance of the largest Gaussian noise that the model stands.
+    r"""One over the variance of the largest Gaussian noise that the model stands.
 
     Formula: $1 / \sigma^2, \quad \mathbb{E}_{u \sim N(0, \sigma^2 I)} \hat R(w + u) = \hat R(w) + 0.1$
 

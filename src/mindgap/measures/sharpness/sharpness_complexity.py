@@ -7,7 +7,7 @@ from mindgap.measures.sharpness.noise_measure import ComplexityMeasure, weights_
 
 
 class SharpnessComplexity(ComplexityMeasure):
-    r"""Measure the PAC-Bayes complexity for the worst noise that the model stands.
+    r"""PAC-Bayes complexity for the worst noise that the model stands.
 
     Formula: $\sqrt{\frac{1}{n} \left( \frac{1}{2} \mathrm{KL}(Q \Vert P) + \ln \frac{n}{\sigma} + 10
     \right)}, \quad \sigma = \frac{\alpha}{\sqrt{2 \ln(2k)}}$

@@ -5,7 +5,7 @@ from mindgap.measures.sharpness.noise_measure import NoiseMeasure
 
 
 class SharpnessFlatness(NoiseMeasure):
-    r"""Divide one by the squared radius of a box in which the training error stays low.
+    r"""One over the squared radius of a box in which the training error stays low.
 
     Formula: $1 / \alpha^2, \quad \max_{|u_i| \le \alpha} \hat R(w + u) = \hat R(w) + 0.1$
 
