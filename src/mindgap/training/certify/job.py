@@ -365,16 +365,12 @@ def _best(
     if len(tried) > 1:
         paid = f"the best of {len(tried)}, each held to 1/{len(tried)} of δ and δ' (union bound)"
         return dataclasses.replace(best, chosen=paid)
-    if scales:
-        return best
-    chosen = (
-        f"learned, one per parameter tensor, each from a grid of {len(GRID)}"
-        if best.scales
-        else "chosen on the prior's own data"
-        if material.learned_on
-        else "the default"
-    )
-    return dataclasses.replace(best, chosen=chosen)
+    if best.scales:
+        learned = f"learned, one per parameter tensor, each from a grid of {len(GRID)}"
+        return dataclasses.replace(best, chosen=learned)
+    if material.learned_on is not None and not scales:
+        return dataclasses.replace(best, chosen="chosen on the prior's own data")
+    return best
 
 
 def _default_scale(material: Material, settings: Settings) -> float | None:
