@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from mindgap.core import (
     Certificate,
     InputError,
     Recipe,
+    Split,
     Subject,
     binomial_tail_inverse,
     implements,
@@ -51,8 +53,9 @@ Prior = Literal["learned", "initial"]
 Mode = Literal["pac-bayes", "held-out", "progressive"]
 STREAM_SHARE = 0.5  # of the data, for the first model of a stream: the later ones get more
 # Of the noise of a learned prior, where none is given. The largest that raises the cross entropy on
-# so many of the prior's own samples by at most this share is taken.
-SCALES, RISE, LOOKED_AT = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003), 0.002, 1024
+# so many of the prior's own samples, in so many draws, by at most this share is taken.
+SCALES, RISE = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003), 0.002
+LOOKED_AT, WHOLE_DRAWS = 1024, 16
 UNIFORM_SCALE = 0.05  # of a uniform prior around initial weights
 Theorems = Mapping[str, Callable[[float, float, int, float], float]]
 
@@ -385,6 +388,17 @@ def _default_scale(material: Material, settings: Settings) -> float | None:
     _, clean = modes.judged(modes.answer_of(material.network), few, settings.floor)
     for scale in SCALES:
         model = stochastic_model(material.network, settings.posterior, scale)
-        if settings.draw(model, few, SCALING, len(few)).loss <= (1 + RISE) * clean:
+        if _noisy_loss(model, few, settings) <= (1 + RISE) * clean:
             return scale
     return SCALES[-1]
+
+
+def _noisy_loss(model: StochasticModel, split: Split, settings: Settings) -> float:
+    """Average the cross entropy over a few draws of all weights, on the same samples for each."""
+    source = torch.Generator().manual_seed(settings.stream(SCALING))
+    losses = []
+    for _ in range(WHOLE_DRAWS):
+        with torch.no_grad():
+            answer = functools.partial(model.outputs, model.draw(source))
+            losses.append(modes.judged(answer, split, settings.floor)[1])
+    return statistics.fmean(losses)
