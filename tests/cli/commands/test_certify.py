@@ -85,7 +85,7 @@ def test_modes_in_words_json_and_page(
     mode: str, words: str, own: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    options = ["--mode", mode, "--blocks", "3", "--tried", "10", "-q", "--report", str(page)]
+    options = ["--mode", mode, "--tried", "10", "-q", "--report", str(page)]
     assert main(["certify", f"{own}:make_recipe", *options]) == 0
     assert "mode for one fixed model" in (out := capsys.readouterr().out) or "stream" in out
     assert "2.3 nats for tried" in out
@@ -167,6 +167,7 @@ def test_a_certificate_that_was_saved_before_the_mixture_still_has_its_page() ->
         (["digits", "--prior", "learnt"], "learned"),
         (["digits", "--objective", "x"], "objective"),
         (["digits", "--report", "page.pdf"], ".html"),
+        (["digits", "--mode", "held-out", "--draws", "100"], "no use of draws"),
         (["digit"], "digits"),
         (["OWN:regression"], "classification"),
         (["OWN:overlapping"], "no sample of the prior data"),

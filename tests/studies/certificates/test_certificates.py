@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,21 @@ import pytest
 import torch
 from torch import nn
 
+from mindgap.core.recipe import Recipe
 from mindgap.core.study import Trial
+from mindgap.data.dataset import DataSet
 from mindgap.ops.pac_bayes.per_sample_draws import per_sample_model
 from mindgap.ops.pac_bayes.posterior import stochastic_model
-from mindgap.studies.certificates.certificates import CASES, Certificates, _falling, _loaded
+from mindgap.studies.certificates.cases import CASES
+from mindgap.studies.certificates.certificates import Certificates, _falling, _loaded
 from mindgap.studies.certificates.networks import (
     Scaled,
     Shift,
+    Warp,
     color_cnn,
     freeze_normalization,
     small_cnn,
+    warped_cnn,
 )
 
 
@@ -96,6 +102,28 @@ def test_a_folder_of_the_user_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (targets.tolist(), test.tolist()) == ([0, 1, 2, 3, 4], [0, 1])
 
 
+def test_the_class_of_a_table_is_whether_its_target_is_above(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inputs, targets = torch.arange(4.0)[:, None], torch.tensor([[3.0], [5.0], [6.0], [8.0]])
+    table = DataSet("wine", inputs, targets, inputs[:2], targets[:2], task="regression")
+    monkeypatch.setattr("mindgap.studies.certificates.certificates.load", lambda _: table)
+    found = _loaded("uci-wine", 5.0)
+    assert found is not None
+    assert (found[0][1].tolist(), found[1][1].tolist()) == ([0, 0, 1, 1], [0, 0])
+    recipe = Recipe(model=CASES["wine"].network, train=blobs(200, 11), test=blobs(50, 11), epochs=1)
+    made = Certificates(most_epochs=1)._learned(CASES["wine"], recipe, 0)
+    assert made.valid
+    assert made.samples == 60
+    assert made.settings["prior_share"] == 0.7
+
+
+def blobs(count: int, features: int) -> tuple[torch.Tensor, torch.Tensor]:
+    source = torch.Generator().manual_seed(count)
+    labels = torch.randint(0, 2, (count,), generator=source)
+    return torch.randn(count, features, generator=source) + labels[:, None], labels
+
+
 def test_initial_priors_know_nothing_of_the_data() -> None:
     """No layer of theirs has buffers, and inputs are scaled by constants alone."""
     for case in CASES.values():
@@ -105,18 +133,44 @@ def test_initial_priors_know_nothing_of_the_data() -> None:
     assert torch.equal(Scaled()(inputs), (inputs - 0.5) / 0.5)
 
 
-def test_images_are_shifted_in_training_only() -> None:
-    layer, images = Shift(), torch.rand(50, 1, 6, 6)
+@pytest.mark.parametrize("layer", [Shift(), Warp()])
+def test_images_are_changed_in_training_only(layer: nn.Module) -> None:
+    images = torch.rand(50, 1, 6, 6)
     assert torch.equal(layer.eval()(images), images)
-    shifted = layer.train()(images)
-    assert shifted.shape == images.shape
-    assert not torch.equal(shifted, images)
+    changed = layer.train()(images)
+    assert changed.shape == images.shape
+    assert not torch.equal(changed, images)
 
 
-@pytest.mark.parametrize("make", [small_cnn, lambda: color_cnn(2)])
+def test_a_warp_of_strength_zero_changes_nothing() -> None:
+    layer, images = Warp().train(), torch.rand(3, 1, 6, 8)
+    layer.turn = layer.stretch = layer.far = 0.0
+    assert torch.allclose(layer(images), images, atol=1e-5)
+    layer.far = 2.0  # so far away that hardly anything is left
+    assert float(layer(images.repeat(50, 1, 1, 1)).mean()) < 0.3 * float(images.mean())
+
+
+@pytest.mark.parametrize("turn", [-0.25, 0.25])
+def test_a_warp_keeps_a_disc_where_it_is(turn: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turned disc is a disc, and a turned bar is a bar at that angle."""
+    place = torch.linspace(-1, 1, 41)
+    rows, columns = torch.meshgrid(place, place, indexing="ij")
+    images = torch.stack([rows**2 + columns**2 < 0.3, rows.abs() < 0.1]).float()[:, None]
+    layer = Warp().train()
+    noise = torch.full((6, 2), 0.5)
+    noise[0] = (turn / layer.turn + 1) / 2
+    monkeypatch.setattr(torch, "rand", lambda *_: noise)
+    disc, bar = layer(images)[:, 0]
+    assert float((disc - images[0, 0]).abs().mean()) < 0.02
+    inside = (rows**2 + columns**2 < 0.5) & (bar > 0.5)
+    slope = float((rows * columns)[inside].sum() / columns.square()[inside].sum())
+    assert abs(slope) == pytest.approx(math.tan(0.25), rel=0.1)
+
+
+@pytest.mark.parametrize("make", [small_cnn, warped_cnn, lambda: color_cnn(2)])
 def test_every_sample_can_have_its_own_draw(make: Any) -> None:
     network: nn.Module = freeze_normalization(make()).eval()
-    shape = (1, 28, 28) if make is small_cnn else (3, 32, 32)
+    shape = (1, 28, 28) if make in (small_cnn, warped_cnn) else (3, 32, 32)
     model = stochastic_model(network, "gaussian", 0.01)
     assert per_sample_model(model, (torch.rand(4, *shape),)) is not None
 

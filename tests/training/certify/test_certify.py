@@ -18,7 +18,10 @@ from mindgap.core.errors import InputError, MindgapError
 from mindgap.core.split import as_split
 from mindgap.nets import MLP
 from mindgap.ops.pac_bayes.bounds import catoni, mixture, monte_carlo, small_kl
+from mindgap.ops.pac_bayes.per_sample_draws import expected_losses
+from mindgap.ops.pac_bayes.posterior import stochastic_model
 from mindgap.training.certify.material import JoinedSplit
+from mindgap.training.certify.modes import answer_of, judged
 from mindgap.training.certify.posterior import OBJECTIVES
 
 QUICK: dict[str, Any] = {"epochs": 1, "draws": 500, "batch_size": 32}
@@ -160,6 +163,34 @@ class TestNumbers:
         assert both.paid == {"scales": pytest.approx(math.log(2))}
         assert "union bound" in both.chosen
         assert "without the bound data" in single.chosen
+
+    def test_the_scale_of_a_learned_prior_is_chosen_on_its_own_data(self) -> None:
+        inputs, labels = blobs(300)
+        order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+        other = labels.clone()
+        other[order[210:]] = 1 - other[order[210:]]  # all bound labels
+        one, two = (certify(recipe_of((inputs, y)), seed=0, **QUICK) for y in (labels, other))
+        assert one.scale == two.scale
+        assert one.chosen == "chosen on the prior's own data"
+        assert not one.paid
+
+        def risen(scale: float) -> float:
+            """The loss of the prior with noise, relative to the loss without."""
+            few = as_split((inputs[order[:210]], labels[order[:210]]))
+            noisy = stochastic_model(prior, "gaussian", scale)
+            found = expected_losses(noisy, few, draws=100_000, floor=1e-5)
+            return found.loss / judged(answer_of(prior), few)[1]
+
+        prior = nn.Linear(2, 2)
+        center = one.model.named(one.model.center)
+        prior.load_state_dict(center)
+        assert risen(one.scale) < 1.01 < risen(30 * one.scale)
+        settings = {"held_out": blobs(100, seed=3), **QUICK}
+        for factor in (1, 30):  # larger weights bear more noise
+            prior.load_state_dict({name: factor * weight for name, weight in center.items()})
+            subject = Subject(prior, "cross_entropy", (inputs[order[:210]], labels[order[:210]]))
+            found = certify(subject, **settings)
+            assert (found.scale > one.scale) is (factor > 1)
 
     def test_every_prior_that_was_tried_is_paid_for(self) -> None:
         recipe = recipe_of(blobs(300))

@@ -138,6 +138,11 @@ def test_the_default_share_is_nearly_best_if_errors_fall_like_a_power() -> None:
         ({"mode": "held-out", "prior": "initial"}, "learned prior"),
         ({"mode": "progressive", "blocks": 1}, "blocks must be from 2"),
         ({"mode": "progressive", "blocks": 10_000}, "blocks must be from 2"),
+        ({"mode": "held-out", "draws": 100}, "makes no use of draws, got draws=100"),
+        ({"mode": "held-out", "blocks": 3}, "makes no use of blocks, got blocks=3"),
+        ({"mode": "progressive", "scale": 0.1, "epochs": 3}, "makes no use of epochs, scale"),
+        ({"blocks": 3}, "pass mode='progressive'"),
+        ({"prior": "initial", "prior_share": 0.5}, "prior_share belongs to a recipe"),
     ],
 )
 def test_bad_arguments(changes: dict[str, Any], words: str) -> None:

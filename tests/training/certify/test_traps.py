@@ -20,7 +20,7 @@ from mindgap.ops.pac_bayes.bounds import catoni, mixture, monte_carlo
 from mindgap.ops.pac_bayes.per_sample_draws import expected_losses
 from mindgap.ops.pac_bayes.posterior import stochastic_model
 from mindgap.training.certify.checks import standardized
-from mindgap.training.certify.job import needed_draws
+from mindgap.training.certify.settings import needed_draws
 from mindgap.training.certify.transform import standardize
 
 

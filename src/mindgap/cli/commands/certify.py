@@ -48,7 +48,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--prior-epochs", type=int, metavar="N", help="epochs of the learned prior (10)"
     )
-    group = parser.add_argument_group("certificate")
+    _add_kind(parser.add_argument_group("certificate"))
+    _add_confidence(parser.add_argument_group("confidence"))
+    _add_training(parser.add_argument_group("training of the posterior"))
+    _add_output(parser.add_argument_group("output"))
+
+
+def _add_kind(group: Any) -> None:
+    """Declare what is certified."""
     group.add_argument(
         "--mode",
         default="pac-bayes",
@@ -79,6 +86,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="blocks of the progressive mode, each judged by a model of what came before (5)",
     )
     group.add_argument(
+        "--scale",
+        type=float,
+        metavar="X",
+        action="append",
+        help="scale of the prior; may be repeated, and a union bound pays for the choice (chosen on "
+        "the prior's own data, or learned around initial weights)",
+    )
+
+
+def _add_confidence(group: Any) -> None:
+    """Declare what the promise costs, and how it is computed."""
+    group.add_argument(
         "--delta",
         type=float,
         metavar="X",
@@ -91,14 +110,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         default=0.01,
         help="the part of delta that is spent on the draws (0.01)",
-    )
-    group.add_argument(
-        "--scale",
-        type=float,
-        metavar="X",
-        action="append",
-        help="scale of the prior; may be repeated, and a union bound pays for the choice (0.01, or "
-        "learned around initial weights)",
     )
     group.add_argument(
         "--draws",
@@ -128,7 +139,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=1e-5,
         help="lowest probability in the bounded cross entropy (1e-5)",
     )
-    group = parser.add_argument_group("training of the posterior")
+
+
+def _add_training(group: Any) -> None:
+    """Declare how the posterior is trained."""
     group.add_argument(
         "--objective",
         help="bound to minimize: tangent, quadratic, kl or classic (tangent around initial weights, "
@@ -138,7 +152,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--epochs",
         type=int,
         metavar="N",
-        help="passes over the training data (5, or 8,000 steps around initial weights)",
+        help="passes over the training data (1, or 8,000 steps around initial weights)",
     )
     group.add_argument(
         "--batch-size",
@@ -156,7 +170,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--seed", type=int, metavar="N", default=0, help="seed of splits, weights and draws (0)"
     )
-    group = parser.add_argument_group("output")
+
+
+def _add_output(group: Any) -> None:
+    """Declare what is written."""
     group.add_argument(
         "--report", metavar="PATH.html", help="write a page that explains every number"
     )

@@ -90,18 +90,24 @@ class CertificateCoverage(Study):
         case = {**PROBLEMS, **ATTACKS}[name](
             Draw(samples=self.samples, delta=self.delta, seed=seed)
         )
-        common: dict[str, Any] = {"epochs": 10, "batch_size": 50, "learning_rate": 0.05}
-        common |= {"scale": 0.3, "draws": DRAWS, **case.settings}
+        common: dict[str, Any] = {}
         if trial["posterior"] != "none":
-            common["posterior"] = trial["posterior"]
+            common = {
+                "posterior": trial["posterior"],
+                "monte_carlo_delta": self.delta / 10,
+                "epochs": 10,
+                "batch_size": 50,
+                "learning_rate": 0.05,
+                "scale": 0.3,
+                "draws": DRAWS,
+            }
         try:
             found = certify(
                 case.subject,
                 prior=trial["prior"],
                 delta=self.delta,
-                monte_carlo_delta=self.delta / 10,
                 seed=seed,
-                **common,
+                **{**common, **case.settings},
             )
         except InputError:
             if name in ATTACKS:

@@ -1,4 +1,4 @@
-"""Checks of what a certificate is made of: shared samples, copies, state outside the weights."""
+"""Checks of what a certificate is made of: shared samples, copies, state, outputs."""
 
 import numbers
 from collections.abc import Mapping
@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, Split
+from mindgap.core import InputError, Split, call, check_classes, evaluating, instability
 from mindgap.core.chart.numbers import SPACE, percent
 from mindgap.ops.overlap import Overlap, copied, overlap
+from mindgap.ops.pac_bayes.posterior import StochasticModel
 from mindgap.ops.samples import sample_hashes
 
 COPIES = "samples repeat more often than independent samples would, as copies do"
@@ -20,6 +21,7 @@ STANDARDIZED = (
     "pass transform=standardize, which is fitted on the prior's part"
 )
 ROUNDING = 1e-5  # of a mean or standard deviation in single precision
+FEW = 8  # samples show the shape of the outputs
 WEIGHTS = (
     "the sample weights may carry bound data into the prior; make Recipe.sample_weights a function "
     "of the training data"
@@ -176,3 +178,19 @@ def _is_state(value: Any, fractions: bool) -> bool:
         return any(_is_state(item, fractions) for item in value)
     real = isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral)
     return fractions and real
+
+
+def check_outputs(network: nn.Module, split: Split) -> None:
+    """Refuse outputs that are not one column per class, and labels without an output."""
+    like = next(iter(network.parameters()), torch.empty(0))
+    with evaluating(network):
+        outputs = call(network, split.take(torch.arange(min(FEW, len(split)))).inputs, like)
+    check_classes(outputs, split.targets, "train")
+
+
+def broken(model: StochasticModel, split: Split) -> str:
+    """Say what breaks the theorem; empty if nothing does.
+
+    It is broken where an answer depends on more than the weights and the sample.
+    """
+    return instability(model.mean_outputs, split)

@@ -2,14 +2,15 @@
 
 import dataclasses
 import functools
+import inspect
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 
-from mindgap._version import __version__
 from mindgap.core import (
     Certificate,
     InputError,
@@ -17,7 +18,6 @@ from mindgap.core import (
     Split,
     Subject,
     binomial_tail_inverse,
-    choice,
     implements,
     integer,
     number,
@@ -25,24 +25,38 @@ from mindgap.core import (
     validated,
 )
 from mindgap.ops.pac_bayes import bounds as pac_bayes
-from mindgap.ops.pac_bayes.per_sample_draws import Drawn, expected_losses
+from mindgap.ops.pac_bayes.per_sample_draws import Drawn
 from mindgap.ops.pac_bayes.posterior import GRID, Kind, StochasticModel, stochastic_model
 from mindgap.training.certify import modes
-from mindgap.training.certify.material import Material, of_recipe, of_subject
+from mindgap.training.certify.checks import broken
+from mindgap.training.certify.material import Material, material_of
 from mindgap.training.certify.posterior import rules, train_posterior
-from mindgap.training.certify.settings import Settings, broken, checked, checked_scales, completed
+from mindgap.training.certify.settings import (
+    DRAWING,
+    PILOT,
+    SCALING,
+    TESTING,
+    TRAINING,
+    Settings,
+    checked,
+    checked_scales,
+    completed,
+    enough_draws,
+    refuse_unused,
+    some_of,
+)
 from mindgap.training.certify.transform import Transform
 from mindgap.training.fitted import Fitted
 
-# Each stage has a stream of random numbers of its own: a longer training does not change the draws.
-TRAINING, DRAWING, TESTING, PILOTING = 500_003, 500_009, 500_029, 500_041
-PILOT = 4096  # samples that say how many draws are needed
-MONTE_CARLO_PART = 0.05  # of the bound, which the draws may add to it
 DEFAULT = next(iter(pac_bayes.THEOREMS))  # chosen in advance; the others are shown beside it
 Prior = Literal["learned", "initial"]
 Mode = Literal["pac-bayes", "held-out", "progressive"]
 STREAM_SHARE = 0.5  # of the data, for the first model of a stream: the later ones get more
-SCALES = {"learned": 0.01, "initial": 0.05}  # of the prior, where none is given
+# Of the noise of a learned prior, where none is given. The largest that raises the cross entropy on
+# so many of the prior's own samples, in so many draws, by at most this share is taken.
+SCALES, RISE = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003), 0.002
+LOOKED_AT, WHOLE_DRAWS = 1024, 16
+UNIFORM_SCALE = 0.05  # of a uniform prior around initial weights
 Theorems = Mapping[str, Callable[[float, float, int, float], float]]
 
 
@@ -84,11 +98,14 @@ def _certificate_of(
     judge = functools.partial(
         _judged, _theorems(rate), kl + math.fsum(paid.values()), len(material.bound), rest
     )
-    draws = settings.draws or _enough(model, material.bound, settings, judge, drawn_delta, unstable)
-    drawn = _drawn(model, material.bound, settings, DRAWING, draws, unstable)
+    bound_at: Callable[[float], float] = lambda limit: judge(limit)[DEFAULT]  # noqa: E731
+    draws = settings.draws or enough_draws(
+        model, material.bound, settings, bound_at, drawn_delta, unstable
+    )
+    drawn = settings.draw(model, material.bound, DRAWING, draws, unstable)
     return Certificate(
         **_limits(drawn, judge, drawn_delta),
-        **_told(material, settings),
+        **modes.told(material, settings),
         kl=kl,
         paid=paid,
         samples=len(material.bound),
@@ -114,54 +131,6 @@ def _certificate_of(
     )
 
 
-def _told(material: Material, settings: Settings) -> dict[str, Any]:
-    """Say what every mode says about its data."""
-    return {
-        "baseline": 1 - float(material.bound.targets.long().bincount().max()) / len(material.bound),
-        "delta": settings.delta,
-        "name": material.name,
-        "prior": material.prior,
-        "digests": material.digests,
-        "version": __version__,
-    }
-
-
-def _without_noise(
-    material: Material, settings: Settings, mode: Mode, recipe: Any, share: float, blocks: int
-) -> Certificate:
-    """Certify fixed models, without a posterior."""
-    if material.learned_on is None:
-        raise InputError(
-            f"mode={mode!r} must have a learned prior, got the initial weights. Pass "
-            "prior='learned', or mode='pac-bayes'."
-        )
-    if mode == "progressive" and not isinstance(recipe, Recipe):
-        raise InputError(
-            "mode='progressive' must get a recipe, which it trains on growing data, got a trained "
-            "model. Pass the recipe, or mode='held-out'."
-        )
-    found = (
-        modes.held_out(material, settings)
-        if mode == "held-out"
-        else modes.progressive(recipe, material, settings, share, blocks)
-    )
-    paid = {"tried": math.log(settings.tried)} if settings.tried > 1 else {}
-    return Certificate(
-        **{**_told(material, settings), **found},
-        bounds={found["theorem"]: found["bound"]},
-        paid=paid,
-        mode=mode,
-        notes=material.notes,
-        sizes={**material.sizes, "train": len(material.train)},
-        settings={
-            "tried": settings.tried,
-            "seed": settings.seed,
-            "floor": settings.floor,
-            "blocks": blocks if mode == "progressive" else 1,
-        },
-    )
-
-
 def _train(
     model: StochasticModel, material: Material, settings: Settings, delta: float, progress: bool
 ) -> None:
@@ -171,27 +140,9 @@ def _train(
         material.train,
         samples=len(material.bound),
         delta=delta,
-        seed=_stream(settings.seed, TRAINING),
+        seed=settings.stream(TRAINING),
         progress=progress,
         **{name: getattr(settings, name) for name in names},
-    )
-
-
-def _drawn(
-    model: StochasticModel, split: Split, settings: Settings, stage: int, draws: int, unstable: str
-) -> Drawn:
-    """Draw weights for a split.
-
-    A model whose answers are unstable may not answer single samples. It gets batches of eight: its
-    numbers are shown, but nothing follows from them.
-    """
-    return expected_losses(
-        model,
-        split,
-        draws=max(1, len(split) // 8) if unstable else draws,
-        floor=settings.floor,
-        seed=_stream(settings.seed, stage),
-        whole=bool(unstable),
     )
 
 
@@ -218,49 +169,6 @@ def _judged(
 ) -> dict[str, float]:
     """Apply every theorem, with the rest of δ, to a limit of what is expected on the bound data."""
     return {name: theorem(limit, nats, samples, delta) for name, theorem in theorems.items()}
-
-
-def _enough(
-    model: StochasticModel,
-    split: Split,
-    settings: Settings,
-    judge: Callable[[float], dict[str, float]],
-    delta: float,
-    unstable: str,
-) -> int:
-    """Decide how many draws keep their part of the bound below ``MONTE_CARLO_PART``.
-
-    A limit on draws that stop when they look good fails too often. So the number is decided by a
-    pilot with random numbers of its own, which is then thrown away: given the data and the
-    posterior, the draws that count are independent of it.
-    """
-    index = torch.randperm(len(split), generator=torch.Generator().manual_seed(settings.seed))
-    few = split.subset(index[:PILOT].sort().values)
-    pilot = _drawn(model, few, settings, PILOTING, len(few), unstable)
-    # As if one more draw were wrong: a pilot without errors does not show that there are none.
-    seen = (pilot.error * pilot.draws + 1) / (pilot.draws + 1)
-    return needed_draws(seen, lambda limit: judge(limit)[DEFAULT], delta, settings.most_draws)
-
-
-def needed_draws(seen: float, bound: Callable[[float], float], delta: float, most: int) -> int:
-    """Count the draws after which they add at most ``MONTE_CARLO_PART`` to a bound.
-
-    Args:
-        seen: The error that the draws are expected to show.
-        bound: Returns the bound for a limit of the error.
-        delta: The probability with which that limit may fail.
-        most: The most draws.
-
-    >>> needed_draws(0.1, lambda limit: limit, 0.01, 10**6)
-    35496
-    """
-    alone, draws = bound(seen), min(1000, most)
-    while draws < most:
-        found = bound(pac_bayes.monte_carlo(seen, draws, delta))
-        if found - alone <= MONTE_CARLO_PART * found:
-            break
-        draws = min(most, draws + draws // 4)
-    return draws
 
 
 def _limits(
@@ -301,11 +209,7 @@ def _test_error(
 ) -> float | None:
     if material.test is None:
         return None
-    return _drawn(model, material.test, settings, TESTING, len(material.test), unstable).error
-
-
-def _stream(seed: int, stage: int) -> int:
-    return (seed * 1_000_003 + stage) % 2**63
+    return settings.draw(model, material.test, TESTING, len(material.test), unstable).error
 
 
 @implements("P1", cites=("perezortiz2021tighter", "dziugaite2017computing"))
@@ -368,7 +272,8 @@ def certify(
         held_out: ``(inputs, targets)`` that a trained subject has never seen, to bound its risk.
         prior_share: The share of a recipe's training data that trains a learned prior. If None,
             0.7, or 0.5 for the first model of a stream.
-        blocks: The blocks of the progressive mode, each of which costs a training.
+        blocks: The blocks of the progressive mode, each of which costs a training. A mode refuses
+            settings that it does not use.
         transform: Fitted on the prior's part of a recipe's data, and then applied to all inputs:
             a function that takes a split and returns a function of the inputs, as
             :func:`mindgap.training.certify.transform.standardize` does. The bound data must not
@@ -379,16 +284,17 @@ def certify(
             ``"classic"`` (McAllester's), or ``"tangent"``, which weighs cross entropy and KL as
             the kl bound does at the present error. If None, tangent around initial weights and
             quadratic around learned ones.
-        epochs: Passes over the training data for the posterior. If None, 5 around learned weights,
+        epochs: Passes over the training data for the posterior. If None, 1 around learned weights,
             and as many as make 8,000 steps around initial ones.
         batch_size: Samples per step of that training; 128 or 250 if None.
         learning_rate: Its largest step size, for Adam. The means move in units of ``scale`` where
             it is fixed; the logarithms of Gaussian scales move three times as fast.
         scale: The standard deviation (Gaussian) or half width (uniform) of the prior. It must be
             chosen without the bound data. Of several scales the best certificate is returned,
-            each held to an equal part of ``delta``. If None, 0.01 around learned weights. A
-            Gaussian prior around initial weights then learns one scale per parameter tensor, which
-            adds ln 200 nats for each; a uniform one has 0.05.
+            each held to an equal part of ``delta``. If None, a learned prior gets the largest of
+            six scales that hardly raises the cross entropy on its own data. A Gaussian prior around
+            initial weights then learns one scale per parameter tensor, which adds ln 200 nats for
+            each; a uniform one has 0.05.
         floor: The probability at which the bounded cross entropy is cut off.
         draws: How many sets of weights judge the bound data. If None, a pilot decides how many keep
             the Monte-Carlo part below 5 % of the bound, and is thrown away.
@@ -415,16 +321,18 @@ def certify(
     ('valid, non-vacuous', True)
     """
     began = time.process_time()
-    settings = checked(locals())
+    given = locals()
+    settings = checked(given)
     integer("blocks", blocks)
+    usual = inspect.signature(certify).parameters
+    refuse_unused(mode, given, {name: one.default for name, one in usual.items()})
+    share = _share(subject, mode, prior, prior_share)
     scales = checked_scales(scale)
-    usual = STREAM_SHARE if mode == "progressive" else modes.PRIOR_SHARE
-    share = usual if prior_share is None else number("prior_share", prior_share, 0, 1)
-    material = _material(subject, prior, held_out, share, seed, transform)
+    material = material_of(subject, prior, held_out, share, seed, transform)
     if mode == "pac-bayes":
         best = _best(material, settings, scales, progress)
     else:
-        best = _without_noise(material, settings, mode, subject, share, blocks)
+        best = modes.without_noise(material, settings, mode, subject, share, blocks)
     return dataclasses.replace(
         best,
         recommendation=modes.recommended(best) if best.valid else "",
@@ -436,53 +344,61 @@ def certify(
     )
 
 
+def _share(
+    subject: Subject | Recipe | Fitted, mode: str, prior: str | None, given: float | None
+) -> float:
+    """Return the share of the data for a learned prior; refuse one that nothing would use."""
+    if given is None:
+        return STREAM_SHARE if mode == "progressive" else modes.PRIOR_SHARE
+    if prior == "initial" or not isinstance(subject, Recipe):
+        what = "an initial prior" if prior == "initial" else "a trained model"
+        raise InputError(
+            f"prior_share belongs to a recipe that learns its prior, got {what}. Leave it away."
+        )
+    return number("prior_share", given, 0, 1)
+
+
 def _best(
     material: Material, settings: Settings, scales: tuple[float, ...], progress: bool
 ) -> Certificate:
     """Certify every scale of the prior, and return the best, which pays for the choice."""
-    tried = scales or (_default_scale(material.prior, settings.posterior),)
+    tried = scales or (_default_scale(material, settings),)
     found = [_certificate_of(material, settings, own, len(tried), progress) for own in tried]
     best = min(found, key=lambda one: one.bound)
-    paid = f"the best of {len(tried)}, each held to 1/{len(tried)} of δ and δ' (union bound)"
-    learned = f"learned, one per parameter tensor, each from a grid of {len(GRID)}"
-    chosen = paid if len(tried) > 1 else learned if best.scales else best.chosen
-    return dataclasses.replace(best, chosen=chosen)
+    if len(tried) > 1:
+        paid = f"the best of {len(tried)}, each held to 1/{len(tried)} of δ and δ' (union bound)"
+        return dataclasses.replace(best, chosen=paid)
+    if best.scales:
+        learned = f"learned, one per parameter tensor, each from a grid of {len(GRID)}"
+        return dataclasses.replace(best, chosen=learned)
+    if material.learned_on is not None and not scales:
+        return dataclasses.replace(best, chosen="chosen on the prior's own data")
+    return best
 
 
-def _default_scale(prior: str, posterior: str) -> float | None:
-    return None if (prior, posterior) == ("initial", "gaussian") else SCALES[prior]
+def _default_scale(material: Material, settings: Settings) -> float | None:
+    """Return the scale of the prior where none is given; None to learn one per tensor.
+
+    A learned prior gets the largest scale that hardly harms it on its own data: less noise leaves
+    the posterior no room, and more costs errors. The bound data have no part in the choice.
+    """
+    if material.learned_on is None:
+        return None if settings.posterior == "gaussian" else UNIFORM_SCALE
+    few = some_of(material.learned_on, LOOKED_AT, settings.seed)
+    _, clean = modes.judged(modes.answer_of(material.network), few, settings.floor)
+    for scale in SCALES:
+        model = stochastic_model(material.network, settings.posterior, scale)
+        if _noisy_loss(model, few, settings) <= (1 + RISE) * clean:
+            return scale
+    return SCALES[-1]
 
 
-def _material(
-    given: Subject | Recipe | Fitted,
-    prior: str | None,
-    held_out: Any,
-    share: float,
-    seed: int,
-    transform: Transform | None,
-) -> Material:
-    if prior is not None:
-        choice("prior", prior, SCALES)
-    if isinstance(given, Recipe):
-        if held_out is not None:
-            raise InputError(
-                "held_out belongs to a trained subject, got a recipe. Pass prior_share instead."
-            )
-        return of_recipe(given, prior or "learned", share, seed, transform)
-    if not isinstance(given, Subject | Fitted):
-        raise InputError(
-            f"certify needs a Subject or a Recipe, got {type(given).__name__}. Pass one."
-        )
-    if transform is not None:
-        raise InputError(
-            "transform belongs to a recipe, whose prior it is fitted with, got a trained model. "
-            "Transform the held-out data as the training data were."
-        )
-    if prior is not None and (prior == "learned") != (held_out is not None):
-        advice = "Pass held_out=(inputs, targets)" if prior == "learned" else "Leave held_out away"
-        raise InputError(
-            f"A subject's learned prior goes with held-out data, got prior={prior!r}. {advice}."
-        )
-    if isinstance(given, Fitted):
-        return of_subject(given.subject(), held_out, given.recipe.build(given.seed))
-    return of_subject(given, held_out)
+def _noisy_loss(model: StochasticModel, split: Split, settings: Settings) -> float:
+    """Average the cross entropy over a few draws of all weights, on the same samples for each."""
+    source = torch.Generator().manual_seed(settings.stream(SCALING))
+    losses = []
+    for _ in range(WHOLE_DRAWS):
+        with torch.no_grad():
+            answer = functools.partial(model.outputs, model.draw(source))
+            losses.append(modes.judged(answer, split, settings.floor)[1])
+    return statistics.fmean(losses)

@@ -3,22 +3,26 @@
 import copy
 import dataclasses
 import hashlib
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import Batch, InputError, Inputs, Recipe, Split, Subject, as_split
+from mindgap.core import Batch, InputError, Inputs, Recipe, Split, Subject, as_split, choice
 from mindgap.ops.samples import sample_hashes
 from mindgap.training.certify.checks import (
+    check_outputs,
     check_shared,
     check_state,
     leaking_weights,
     repetitions,
     standardized,
 )
-from mindgap.training.certify.settings import check_outputs
 from mindgap.training.certify.transform import Transform, TransformedSplit
 from mindgap.training.fit import fit
+from mindgap.training.fitted import Fitted
+
+PRIORS = ("learned", "initial")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -257,3 +261,48 @@ def _joined(inputs: list[Inputs], places: Tensor) -> Inputs:
     if isinstance(first, dict):
         return {name: torch.cat([part[name] for part in inputs])[places] for name in first}  # type: ignore[call-overload]
     return tuple(torch.cat(list(values))[places] for values in zip(*inputs, strict=True))
+
+
+def material_of(
+    given: Subject | Recipe | Fitted,
+    prior: str | None,
+    held_out: Any,
+    share: float,
+    seed: int,
+    transform: Transform | None,
+) -> Material:
+    """Find the prior and the data in what ``certify`` was given.
+
+    Args:
+        given: What is certified.
+        prior: ``"learned"``, ``"initial"`` or None.
+        held_out: Samples that a trained model has never seen, or None.
+        share: The share of a recipe's training data for a learned prior.
+        seed: Fixes the split and the training of the prior.
+        transform: Fitted on the prior's part of a recipe's data.
+    """
+    if prior is not None:
+        choice("prior", prior, PRIORS)
+    if isinstance(given, Recipe):
+        if held_out is not None:
+            raise InputError(
+                "held_out belongs to a trained subject, got a recipe. Pass prior_share instead."
+            )
+        return of_recipe(given, prior or "learned", share, seed, transform)
+    if not isinstance(given, Subject | Fitted):
+        raise InputError(
+            f"certify needs a Subject or a Recipe, got {type(given).__name__}. Pass one."
+        )
+    if transform is not None:
+        raise InputError(
+            "transform belongs to a recipe, whose prior it is fitted with, got a trained model. "
+            "Transform the held-out data as the training data were."
+        )
+    if prior is not None and (prior == "learned") != (held_out is not None):
+        advice = "Pass held_out=(inputs, targets)" if prior == "learned" else "Leave held_out away"
+        raise InputError(
+            f"A subject's learned prior goes with held-out data, got prior={prior!r}. {advice}."
+        )
+    if isinstance(given, Fitted):
+        return of_subject(given.subject(), held_out, given.recipe.build(given.seed))
+    return of_subject(given, held_out)

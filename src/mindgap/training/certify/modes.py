@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mindgap._version import __version__
 from mindgap.core import (
     Certificate,
     InputError,
@@ -153,6 +154,63 @@ def progressive(
         "broken": material.broken or broken,
         "model": StreamModel(models, sizes),
     }
+
+
+def told(material: Material, settings: Settings) -> dict[str, Any]:
+    """Say what every mode says about its data."""
+    return {
+        "baseline": 1 - float(material.bound.targets.long().bincount().max()) / len(material.bound),
+        "delta": settings.delta,
+        "name": material.name,
+        "prior": material.prior,
+        "digests": material.digests,
+        "version": __version__,
+    }
+
+
+def without_noise(
+    material: Material, settings: Settings, mode: str, recipe: Any, share: float, blocks: int
+) -> Certificate:
+    """Certify fixed models, without a posterior.
+
+    Args:
+        material: The first network and the data.
+        settings: Holds δ, the number of tries and the seed.
+        mode: ``"held-out"`` or ``"progressive"``.
+        recipe: Trains the models of a stream.
+        share: The share of the data for the first model of a stream.
+        blocks: The parts of the rest.
+    """
+    if material.learned_on is None:
+        raise InputError(
+            f"mode={mode!r} must have a learned prior, got the initial weights. Pass "
+            "prior='learned', or mode='pac-bayes'."
+        )
+    if mode == "progressive" and not isinstance(recipe, Recipe):
+        raise InputError(
+            "mode='progressive' must get a recipe, which it trains on growing data, got a trained "
+            "model. Pass the recipe, or mode='held-out'."
+        )
+    found = (
+        held_out(material, settings)
+        if mode == "held-out"
+        else progressive(recipe, material, settings, share, blocks)
+    )
+    paid = {"tried": math.log(settings.tried)} if settings.tried > 1 else {}
+    return Certificate(
+        **{**told(material, settings), **found},
+        bounds={found["theorem"]: found["bound"]},
+        paid=paid,
+        mode=mode,
+        notes=material.notes,
+        sizes={**material.sizes, "train": len(material.train)},
+        settings={
+            "tried": settings.tried,
+            "seed": settings.seed,
+            "floor": settings.floor,
+            "blocks": blocks if mode == "progressive" else 1,
+        },
+    )
 
 
 def _stream_error(models: list[nn.Module], sizes: list[int], test: Split | None) -> float | None:

@@ -1,26 +1,27 @@
-"""The settings of a certificate, and checks whether the theorem applies."""
+"""The settings of a certificate, and the rules that fill in what the user left open."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
-from mindgap.core import (
-    InputError,
-    Split,
-    call,
-    check_classes,
-    choice,
-    evaluating,
-    generator,
-    instability,
-    integer,
-    number,
-)
+from mindgap.core import InputError, Split, choice, generator, integer, number
+from mindgap.ops.pac_bayes.bounds import monte_carlo
+from mindgap.ops.pac_bayes.per_sample_draws import Drawn, expected_losses
 from mindgap.ops.pac_bayes.posterior import KINDS, StochasticModel
 from mindgap.training.certify.posterior import OBJECTIVES
+
+# Each stage has a stream of random numbers of its own: a longer training does not change the draws.
+TRAINING, DRAWING, TESTING, PILOTING, SCALING = 500_003, 500_009, 500_029, 500_041, 500_057
+PILOT = 4096  # samples that say how many draws are needed
+MONTE_CARLO_PART = 0.05  # of the bound, which the draws may add to it
+# What a mode does not use: a setting without any effect would be taken for one.
+NOISE = (
+    *("posterior", "monte_carlo_delta", "objective", "epochs", "batch_size", "learning_rate"),
+    *("scale", "draws", "most_draws"),
+)
+UNUSED = {"pac-bayes": ("blocks",), "held-out": (*NOISE, "blocks"), "progressive": NOISE}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,51 @@ class Settings:
     most_draws: int
     tried: int
     seed: int
+
+    def stream(self, stage: int) -> int:
+        """Return the seed of a stage."""
+        return (self.seed * 1_000_003 + stage) % 2**63
+
+    def draw(
+        self, model: StochasticModel, split: Split, stage: int, draws: int, unstable: str = ""
+    ) -> Drawn:
+        """Draw weights for a split.
+
+        A model whose answers are unstable may not answer single samples. It gets batches of eight:
+        its numbers are shown, but nothing follows from them.
+
+        Args:
+            model: The stochastic classifier.
+            split: The samples to judge.
+            stage: Which stream of random numbers to use.
+            draws: Least number of draws.
+            unstable: What breaks the theorem, if anything does.
+        """
+        return expected_losses(
+            model,
+            split,
+            draws=max(1, len(split) // 8) if unstable else draws,
+            floor=self.floor,
+            seed=self.stream(stage),
+            whole=bool(unstable),
+        )
+
+
+def refuse_unused(mode: str, given: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
+    """Refuse settings that a mode does not use.
+
+    Args:
+        mode: The mode.
+        given: The settings.
+        usual: Their defaults.
+    """
+    found = [name for name in UNUSED[mode] if given[name] != usual[name]]
+    if found:
+        other = "progressive" if found == ["blocks"] else "pac-bayes"
+        raise InputError(
+            f"mode={mode!r} makes no use of {', '.join(found)}, got "
+            f"{found[0]}={given[found[0]]!r}. Leave it away, or pass mode={other!r}."
+        )
 
 
 def checked(given: dict[str, Any]) -> Settings:
@@ -89,20 +135,57 @@ def checked_scales(scale: float | Sequence[float] | None) -> tuple[float, ...]:
     return given
 
 
-FEW = 8  # samples show the shape of the outputs
+def enough_draws(
+    model: StochasticModel,
+    split: Split,
+    settings: Settings,
+    bound: Callable[[float], float],
+    delta: float,
+    unstable: str,
+) -> int:
+    """Decide how many draws keep their part of the bound below ``MONTE_CARLO_PART``.
 
+    A limit on draws that stop when they look good fails too often. So the number is decided by a
+    pilot with random numbers of its own, which is then thrown away: given the data and the
+    posterior, the draws that count are independent of it.
 
-def check_outputs(network: nn.Module, split: Split) -> None:
-    """Refuse outputs that are not one column per class, and labels without an output."""
-    like = next(iter(network.parameters()), torch.empty(0))
-    with evaluating(network):
-        outputs = call(network, split.take(torch.arange(min(FEW, len(split)))).inputs, like)
-    check_classes(outputs, split.targets, "train")
-
-
-def broken(model: StochasticModel, split: Split) -> str:
-    """Say what breaks the theorem; empty if nothing does.
-
-    It is broken where an answer depends on more than the weights and the sample.
+    Args:
+        model: The stochastic classifier.
+        split: The bound data.
+        settings: Holds the most draws.
+        bound: Returns the bound for a limit of the error.
+        delta: The probability with which that limit may fail.
+        unstable: What breaks the theorem, if anything does.
     """
-    return instability(model.mean_outputs, split)
+    few = some_of(split, PILOT, settings.seed)
+    pilot = settings.draw(model, few, PILOTING, len(few), unstable)
+    # As if one more draw were wrong: a pilot without errors does not show that there are none.
+    seen = (pilot.error * pilot.draws + 1) / (pilot.draws + 1)
+    return needed_draws(seen, bound, delta, settings.most_draws)
+
+
+def some_of(split: Split, most: int, seed: int) -> Split:
+    """Take random samples, at most so many."""
+    index = torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))
+    return split.subset(index[:most].sort().values)
+
+
+def needed_draws(seen: float, bound: Callable[[float], float], delta: float, most: int) -> int:
+    """Count the draws after which they add at most ``MONTE_CARLO_PART`` to a bound.
+
+    Args:
+        seen: The error that the draws are expected to show.
+        bound: Returns the bound for a limit of the error.
+        delta: The probability with which that limit may fail.
+        most: The most draws.
+
+    >>> needed_draws(0.1, lambda limit: limit, 0.01, 10**6)
+    35496
+    """
+    alone, draws = bound(seen), min(1000, most)
+    while draws < most:
+        found = bound(monte_carlo(seen, draws, delta))
+        if found - alone <= MONTE_CARLO_PART * found:
+            break
+        draws = min(most, draws + draws // 4)
+    return draws
