@@ -36,7 +36,8 @@ class NeuralCollapse(Measure):
     of samples whose nearest class mean is another class than the network's. Random labels that are
     fitted collapse as well, so it is no sign of generalization.
 
-    Assumes: A classification with a linear layer at the end; classes are of about equal size.
+    Assumes: A classification with a linear layer at the end; classes are of about equal size. Of
+    more than eight million numbers a part of the samples is drawn, as ``samples`` and ``of`` tell.
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [-1.0, 0.0], [-1.0, 0.1]])
     >>> data = x, torch.tensor([0, 0, 1, 1])
@@ -56,7 +57,7 @@ class NeuralCollapse(Measure):
 
     def compute(self, subject: Subject) -> Estimate:
         """Return NC1 with its standard error, and the other three."""
-        features, targets = class_features(subject)
+        features, targets, places = class_features(subject)
         known, labels = targets.unique(return_inverse=True)
         means, _ = class_means(features, labels)
         centered = means - means.mean(0)
@@ -66,7 +67,11 @@ class NeuralCollapse(Measure):
         terms = {
             **_simplex(centered, ""),
             **_rows(head, known, centered),
-            "nc4": _disagreement(features, means, subject.predictions("train").cpu(), known),
+            "nc4": _disagreement(
+                features, means, subject.predictions("train").cpu()[places], known
+            ),
+            "samples": len(features),
+            "of": len(subject.train),
         }
         spread = _within(features, labels)
         error = jackknife_error(_without_groups(features, labels))
