@@ -27,7 +27,7 @@ from mindgap.core.split import Batch, DatasetSplit, Inputs, Split, as_split
 
 Which = Literal["train", "test"]
 T = TypeVar("T")
-KEPT = 2**25  # numbers of features that are kept from a pass over the data, in case they are wanted
+KEPT = 2**24  # numbers of features that are kept from a pass over the data, in case they are wanted
 _NAMES: dict[Which, str] = {"train": "training", "test": "test"}
 
 

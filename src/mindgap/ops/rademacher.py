@@ -30,9 +30,13 @@ def linear_complexity(features: Tensor, norm: float = 1.0) -> float:
     >>> linear_complexity(torch.eye(4), norm=2.0)
     1.0
     """
+    return number("norm", norm) * math.sqrt(sum_of_squares(features)) / len(features)
+
+
+def sum_of_squares(features: Tensor) -> float:
+    """Add up all squares in double precision, some samples at a time."""
     blocks = features.detach().flatten(1).split(BLOCK)
-    squares = sum(float(block.double().square().sum()) for block in blocks)
-    return number("norm", norm) * math.sqrt(squares) / len(features)
+    return sum(float(block.double().square().sum()) for block in blocks)
 
 
 @implements("K1", cites=("bartlett2002rademacher", "latala1994constant"))

@@ -14,10 +14,10 @@ from mindgap.core import (
     jackknife_error,
     jackknife_groups,
 )
-from mindgap.ops.models.head import find_head, head_features
+from mindgap.ops.models.head import find_head, head_features, layer_of
 from mindgap.ops.samples import class_name
 
-NUMBERS = 2**23  # of the features of all samples: about a second, and some hundred megabytes
+NUMBERS = 6_000_000  # of the features of all samples: about a second, and some hundred megabytes
 FEWEST = 1000  # samples that are taken however wide their features are
 
 
@@ -32,7 +32,7 @@ class DaviesBouldin(Measure):
     memorized are well separated too, so compare networks of one training error.
 
     Assumes: A classification with a linear layer at the end; distances are Euclidean. Of more than
-    eight million numbers a part of the samples is drawn, as ``samples`` and ``of`` tell; the
+    six million numbers a part of the samples is drawn, as ``samples`` and ``of`` tell; the
     standard error is that of the part.
 
     >>> x = torch.tensor([[0.0, 1.0], [0.0, -1.0], [4.0, 1.0], [4.0, -1.0]])
@@ -90,15 +90,17 @@ def class_features(subject: Subject) -> tuple[Tensor, Tensor, Tensor]:
     They are in double precision, of all samples or, where that are too many numbers, of a part of
     the samples that is drawn at random.
     """
+    places = torch.arange(len(subject.train))
     try:
+        most = max(FEWEST, NUMBERS // layer_of(subject.model, find_head(subject)).in_features)
+        if len(places) > most:
+            drawn = torch.randperm(len(places), generator=generator(0))
+            places = drawn[:most].sort().values
+            subject = subject.part(places)
         features = head_features(subject).detach().flatten(1)
     except InputError as error:
         raise Undefined(str(error)) from error
-    places = torch.arange(len(features))
-    if features.numel() > NUMBERS:
-        drawn = torch.randperm(len(features), generator=generator(0))
-        places = drawn[: max(FEWEST, NUMBERS // features.shape[1])].sort().values
-    return features[places].cpu().double(), subject.targets("train").cpu()[places], places
+    return features.cpu().double(), subject.targets("train").cpu(), places
 
 
 def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,6 +109,12 @@ def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     counts = torch.bincount(labels, minlength=classes).double()
     sums = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
     return sums / counts.clamp_min(1)[:, None], counts
+
+
+def from_means(features: Tensor, labels: Tensor) -> Tensor:
+    """Return every feature's distance from its class mean."""
+    own = class_means(features, labels)[0][labels]
+    return torch.sub(features, own, out=own)
 
 
 def means_without_groups(features: Tensor, labels: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,7 +137,7 @@ def means_without_groups(features: Tensor, labels: Tensor, own: Tensor) -> tuple
 def _index(features: Tensor, labels: Tensor) -> Tensor:
     """Return the worst overlap of every class; classes without samples count as zero."""
     means, counts = class_means(features, labels)
-    away = (features - means[labels]).norm(dim=1)
+    away = from_means(features, labels).norm(dim=1)
     spread = away.new_zeros(len(means)).index_add_(0, labels, away) / counts.clamp_min(1)
     return _worst(means, spread, counts)
 
