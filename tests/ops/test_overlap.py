@@ -40,6 +40,36 @@ def test_near_copies_are_those_of_a_search_over_all_pairs(features: int) -> None
     assert not found.equal.any()
 
 
+def table(kind: str, features: int) -> Tensor:
+    """Rows of one kind, of which the last two thirds are changed copies of the first."""
+    inputs, _ = gaussian(900, features)
+    if kind == "heavy tails":
+        inputs = (2 * inputs).exp()
+    elif kind == "yes or no":
+        inputs[:, 1:] = (inputs[:, 1:] > 0.5).double()
+    elif kind == "clusters":
+        inputs = (100 * gaussian(3, features, seed=1)[0]).repeat(300, 1) + 0.01 * inputs
+    elif kind == "far from zero":
+        inputs += 1e7
+    source = torch.Generator().manual_seed(3)
+    noise = 4 * torch.rand(600, features, generator=source, dtype=torch.float64) - 2
+    share = torch.rand(600, 1, generator=source, dtype=torch.float64)
+    return torch.cat([inputs, inputs[:600] + share * TOLERANCE * inputs.std(0) * noise])
+
+
+@pytest.mark.parametrize("features", [4, 20])
+@pytest.mark.parametrize("kind", ["plain", "heavy tails", "yes or no", "clusters", "far from zero"])
+def test_near_copies_of_any_table_are_those_of_a_search_over_all_pairs(
+    kind: str, features: int
+) -> None:
+    inputs = table(kind, features)
+    labels = torch.zeros(len(inputs), dtype=torch.long)
+    train, held = (inputs[:900], labels[:900]), (inputs[900:], labels[900:])
+    expected = brute_force(held, train)
+    assert 100 < int(expected.sum()) < 550
+    assert torch.equal(overlap(as_split(held), as_split(train)).near, expected)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -9,6 +9,7 @@ from mindgap.bounds.margin_bound import MarginBound
 from mindgap.core import InputError, Subject, Undefined
 from mindgap.ops.models.head import find_head, head_features, layer_of
 from mindgap.ops.pac_bayes.hessian import linear_layer
+from mindgap.ops.rademacher import sum_of_squares
 
 
 class LinearClassBound(MarginBound, abc.ABC, abstract=True):
@@ -28,11 +29,11 @@ class LinearClassBound(MarginBound, abc.ABC, abstract=True):
             features = head_features(subject)
         except InputError as error:
             raise Undefined(str(error)) from error
-        weight, square = layer.weight.detach().double(), features.double().square().sum(1).mean()
+        weight, square = layer.weight.detach().double(), sum_of_squares(features) / len(features)
         bias: Tensor | None = layer.bias
         if bias is None:
-            return weight, float(square)
-        return torch.cat([weight, bias.detach().double()[:, None]], 1), float(square) + 1
+            return weight, square
+        return torch.cat([weight, bias.detach().double()[:, None]], 1), square + 1
 
     def broken(self, subject: Subject) -> str:
         """Say so if the features were learned."""

@@ -14,6 +14,8 @@ from mindgap.core.errors import InputError, NotFiniteError
 from mindgap.core.purity import preserved
 from mindgap.core.split import Inputs, Split
 
+PIECE = 2**19  # numbers that are joined to one piece
+
 
 def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
     """Call a model and take the logits out of whatever it returns.
@@ -42,6 +44,36 @@ def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
             f".logits, got {type(output).__name__}. Wrap the model so that it does."
         )
     return found
+
+
+class Rows:
+    """Rows that come batch by batch, joined to large pieces at once.
+
+    Thousands of small pieces that wait for the last batch would leave as many holes in memory.
+
+    >>> rows = Rows()
+    >>> rows.add(torch.zeros(2, 1)), rows.add(torch.ones(1, 1)), rows.count
+    (None, None, 3)
+    >>> rows.joined().flatten().tolist()
+    [0.0, 0.0, 1.0]
+    """
+
+    def __init__(self) -> None:
+        self.count, self._waiting = 0, 0
+        self._pieces, self._small = list[Tensor](), list[Tensor]()
+
+    def add(self, rows: Tensor) -> None:
+        """Add the rows of a batch."""
+        self.count += len(rows)
+        self._waiting += rows.numel()
+        self._small.append(rows)
+        if self._waiting >= PIECE:
+            self._pieces.append(torch.cat(self._small))
+            self._small, self._waiting = [], 0
+
+    def joined(self) -> Tensor:
+        """Return all rows in order."""
+        return torch.cat([*self._pieces, *self._small])
 
 
 class _Pooling(TorchFunctionMode):

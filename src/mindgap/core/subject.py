@@ -8,7 +8,15 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.calls import call, check_weights, checked_call, fingerprint, instability, values
+from mindgap.core.calls import (
+    Rows,
+    call,
+    check_weights,
+    checked_call,
+    fingerprint,
+    instability,
+    values,
+)
 from mindgap.core.checks import integer, validated
 from mindgap.core.errors import InputError, NotFiniteError, shown
 from mindgap.core.estimator import as_module
@@ -19,7 +27,7 @@ from mindgap.core.split import Batch, DatasetSplit, Inputs, Split, as_split
 
 Which = Literal["train", "test"]
 T = TypeVar("T")
-KEPT = 2**25  # numbers of features that are kept from a pass over the data, in case they are wanted
+KEPT = 2**24  # numbers of features that are kept from a pass over the data, in case they are wanted
 _NAMES: dict[Which, str] = {"train": "training", "test": "test"}
 
 
@@ -263,17 +271,18 @@ class Subject:
     def _pass(self, which: Which) -> Tensor:
         """Return the outputs, and keep what enters the last linear layer, which costs nothing."""
         check_weights(self.model)
-        samples, outputs, features = len(self.split(which)), list[Tensor](), list[Tensor]()
+        samples = len(self.split(which))
+        outputs, features = Rows(), Rows()
         with evaluating(self.model), _last_entered(self.model) as latest:
             for batch in self.batches(which):
-                outputs.append(self.checked_forward(batch.inputs))
+                outputs.add(self.checked_forward(batch.inputs))
                 rows = latest.pop("rows", torch.empty(0))
                 if rows.ndim == 2 and rows[0].numel() * samples <= KEPT:
-                    features.append(rows)
-        found = torch.cat(outputs)
+                    features.add(rows)
+        found = outputs.joined()
         _check_outputs(found, self, which)
-        if sum(map(len, features)) == samples:
-            self.cached(("features", which), lambda: torch.cat(features))
+        if features.count == samples:
+            self.cached(("features", which), features.joined)
         return found
 
     def _features(self, which: Which) -> Tensor:
@@ -282,12 +291,12 @@ class Subject:
                 "Features need a model with a linear layer, got none. Name the layer or choose "
                 "another."
             )
-        kept = list[Tensor]()
+        kept = Rows()
         with evaluating(self.model), _last_entered(self.model) as latest:
             for batch in self.batches(which):
                 self.forward(batch.inputs)
-                kept.append(latest["rows"])
-        return torch.cat(kept)
+                kept.add(latest["rows"])
+        return kept.joined()
 
     def _gradient(self, which: Which) -> Tensor:
         wanted = [p for p in self.model.parameters() if p.requires_grad]

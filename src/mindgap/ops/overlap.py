@@ -1,7 +1,9 @@
 """Samples that two splits share: equal values in any precision, and near copies."""
 
 import dataclasses
+import itertools
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -16,7 +18,8 @@ CACHED = 2**18  # that are projected at once
 SPREAD_SAMPLES = 4096  # samples that estimate the standard deviations
 CHANCE_SAMPLES = 2000  # training samples that tell how many near copies chance makes
 CANDIDATES = 1000  # per sample; where more are as close, closeness says nothing
-SURE = 4.0  # a sum of random signs exceeds 4 standard deviations in 1 of 1,500 cases at most
+SURE = 5.0  # a sum of random signs exceeds 5 standard deviations in 1 of 130,000 cases at most
+GRIDS, CELL = 3, 32.0  # projections that are divided into cells, and their width in windows
 ERRORS = 3.0  # standard errors by which an excess is no chance any more
 
 
@@ -150,15 +153,16 @@ class _NearCopies:
     """Finds near copies of training samples without comparing every pair.
 
     Features are divided at random into two halves, if one of them may differ: one half then agrees
-    in every feature. Its projections on random signs are close for near copies, so only samples
-    with close projections are compared feature by feature.
+    in every feature. Its projections on random directions are close for near copies, so only
+    samples with close projections, which a grid finds, are compared feature by feature.
     """
 
     def __init__(self, train: Split, hashes: Tensor) -> None:
         self.train, self.known = train, hashes
         self.batch_size = max(1, NUMBERS // sum(_width(train)))
         batch = train.take(_spaced(len(train), min(SPREAD_SAMPLES, self.batch_size)))
-        self.tolerance = TOLERANCE * _features(batch).std(0, correction=0) * _floating(batch)
+        usual = TOLERANCE * _features(batch).std(0, correction=0)
+        self.tolerance = usual * _floating(batch)
         target = (
             batch.target.double().flatten(1) if batch.target.ndim > 1 else batch.target.double()
         )
@@ -170,53 +174,41 @@ class _NearCopies:
         source = torch.Generator().manual_seed(0)
         order = torch.randperm(width, generator=source)
         self.halves = list(order.tensor_split(2)) if self.differing else [order]
-        self.signs = torch.randint(0, 2, (width, 2), generator=source).double() * 2 - 1
-        self.projected = self._projected(train)
+        # Directions of unequal entries tell discrete data apart, whose sums of signs would be equal.
+        shape = width, 1 + GRIDS
+        signs = torch.randint(0, 2, shape, generator=source).double() * 2 - 1
+        self.directions = signs * (1 + torch.rand(shape, generator=source, dtype=torch.float64)) / 2
+        self.scale = usual.where(usual > 0, 1.0)
         # Equal samples need one representative: discrete data may repeat theirs many times.
         unique, inverse = hashes.unique(return_inverse=True)
         self.places = torch.empty(len(unique), dtype=torch.long).scatter(
             0, inverse, torch.arange(len(hashes))
         )
+        self.projected = self._projected(train)
+        self.grids = [
+            _Grid(own[self.places], self._window(half))
+            for half, own in zip(self.halves, self.projected, strict=True)
+        ]
 
     def found(self, split: Split, hashes: Tensor, places: Tensor) -> Tensor:
         """Tell which samples of a split at these places are near a training sample not equal."""
         whole = self.projected if split is self.train else self._projected(split)
-        projected = [part[places] for part in whole]
         known = torch.zeros(len(places), dtype=torch.bool)
-        for half, own, train in zip(self.halves, projected, self.projected, strict=True):
-            window = SURE * math.sqrt(max(1, int((self.tolerance[half] > 0).sum())))
-            self._search(split, hashes, places, own, train[self.places], window, known)
+        for own, grid in zip(whole, self.grids, strict=True):
+            for rows, others in grid.pairs(own[places], known):
+                theirs = self.places[others]
+                apart = hashes[places[rows]] != self.known[theirs]
+                pairs = torch.stack([rows[apart], theirs[apart]])
+                for mine, other in pairs.split(self.batch_size, 1) if apart.any() else ():
+                    close = self._close(split.take(places[mine]), self.train.take(other))
+                    known[mine[close]] = True
         return known
 
-    def _search(
-        self,
-        split: Split,
-        hashes: Tensor,
-        places: Tensor,
-        own: Tensor,
-        train: Tensor,
-        window: float,
-        known: Tensor,
-    ) -> None:
-        first, order = train[:, 0].sort()
-        ends = [
-            torch.searchsorted(first, own[:, 0].contiguous() + sign * window) for sign in (-1, 1)
-        ]
-        middle = torch.searchsorted(first, own[:, 0].contiguous())
-        low = torch.maximum(ends[0], middle - CANDIDATES // 2)
-        high = torch.minimum(ends[1], middle + CANDIDATES // 2)
-        active = torch.arange(len(places))
-        for offset in range(int((high - low).max())):
-            active = active[(low[active] + offset < high[active]) & ~known[active]]
-            if not len(active):
-                return
-            others = order[low[active] + offset]
-            near = (own[active, 1] - train[others, 1]).abs() <= window
-            pairs = active[near], self.places[others[near]]
-            apart = hashes[places[pairs[0]]] != self.known[pairs[1]]
-            if apart.any():
-                mine, theirs = pairs[0][apart], pairs[1][apart]
-                known[mine] = self._close(split.take(places[mine]), self.train.take(theirs))
+    def _window(self, half: Tensor) -> Tensor:
+        """Return how far apart the projections of near copies are at most."""
+        sizes = self.directions[half].abs() * (self.tolerance[half, None] > 0)
+        window: Tensor = torch.minimum(sizes.sum(0), SURE * sizes.square().sum(0).sqrt())
+        return window.clamp_min(1.0)  # so that rounding is no distance
 
     def _close(self, held: Batch, train: Batch) -> Tensor:
         apart = (_features(held) - _features(train)).abs() > self.tolerance
@@ -225,14 +217,85 @@ class _NearCopies:
         return same & (apart.sum(1) <= self.differing)
 
     def _projected(self, split: Split) -> list[Tensor]:
-        # In units of the tolerance; what must be equal needs no scale.
-        scaled = self.signs / self.tolerance.where(self.tolerance > 0, 1.0)[:, None]
-        columns = torch.zeros(len(scaled), 2 * len(self.halves), dtype=torch.float64)
+        # In units of the tolerance, or of what it would be for a feature that must be equal.
+        scaled, wide = self.directions / self.scale[:, None], 1 + GRIDS
+        columns = torch.zeros(len(scaled), wide * len(self.halves), dtype=torch.float64)
         for number, half in enumerate(self.halves):
-            columns[half, 2 * number : 2 * number + 2] = scaled[half]
+            columns[half, wide * number : wide * (number + 1)] = scaled[half]
         size = max(1, CACHED // len(scaled))
         parts = [_features(batch) @ columns for batch in split.batches(size)]
-        return [part.contiguous() for part in torch.cat(parts).split(2, 1)]
+        return list(torch.cat(parts).split(wide, 1))
+
+
+class _Grid:
+    """Points in cells of all coordinates but the first, by which a cell is sorted.
+
+    Args:
+        points: One point per row.
+        window: For each coordinate, how far apart two points are at most.
+    """
+
+    def __init__(self, points: Tensor, window: Tensor) -> None:
+        self.points, self.window = points, window
+        first = points[:, 0]
+        self.low = float(first.min())
+        # The key of a point is its cell, then its first coordinate in 31 bits.
+        self.unit = max(float(first.max()) - self.low, 1.0) / 2**31
+        self.cells, cell = _mixed(self._cell(points)).unique(return_inverse=True)
+        self.keys, self.order = (cell * 2**32 + self._place(first)).sort()
+
+    def pairs(self, points: Tensor, known: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield points, of which ``known`` ones need no more, and others within the window.
+
+        Args:
+            points: The points whose neighbors are searched.
+            known: Which of them need no more; it may change between two pairs.
+        """
+        ends = [self._cell(points + sign * self.window) for sign in (-1, 1)]
+        for corner in itertools.product((False, True), repeat=GRIDS):
+            upper = torch.tensor(corner)
+            # Where both ends of the window are in one cell, that cell is searched once.
+            wanted = ((ends[0] != ends[1]) | ~upper).all(1) & ~known
+            active = wanted.nonzero().flatten()
+            cell = _mixed(torch.where(upper, ends[1][active], ends[0][active]))
+            at = torch.searchsorted(self.cells, cell).clamp_max(len(self.cells) - 1)
+            there = self.cells[at] == cell
+            yield from self._within(points, active[there], at[there] * 2**32, known)
+
+    def _within(
+        self, points: Tensor, active: Tensor, cell: Tensor, known: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        first = points[active, 0]
+        low, middle, high = (
+            torch.searchsorted(
+                self.keys, cell + self._place(first + sign * self.window[0]), right=sign > 0
+            )
+            for sign in (-1, 0, 1)
+        )
+        low = torch.maximum(low, middle - CANDIDATES // 2)
+        high = torch.minimum(high, middle + CANDIDATES // 2)
+        for offset in itertools.count():
+            left = (low + offset < high) & ~known[active]
+            active, low, high = active[left], low[left], high[left]
+            if not len(active):
+                return
+            others = self.order[low + offset]
+            near = ((points[active] - self.points[others]).abs() <= self.window).all(1)
+            if near.any():
+                yield active[near], others[near]
+
+    def _cell(self, points: Tensor) -> Tensor:
+        return (points[:, 1:] / (CELL * self.window[1:])).floor().long()
+
+    def _place(self, first: Tensor) -> Tensor:
+        return ((first - self.low) / self.unit).floor().long().clamp(0, 2**31)
+
+
+def _mixed(cells: Tensor) -> Tensor:
+    """Hash cells; two that collide only cost time."""
+    odd = torch.tensor([0x9E3779B97F4A7C1, 0xC2B2AE3D27D4EB5, 0x165667B19E3779F])
+    mixed: Tensor = (cells * odd).sum(1)
+    return mixed ^ (mixed >> 29)
 
 
 def _spaced(count: int, most: int) -> Tensor:

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from mindgap.core import InputError, generator, implements, number, standard_error, validated
 
+SIGNS, BLOCK = 2**22, 2**14  # signs, and samples in double precision, that are in memory at once
+
 
 @implements("K1", cites=("bartlett2002rademacher", "latala1994constant"))
 @validated
@@ -28,8 +30,13 @@ def linear_complexity(features: Tensor, norm: float = 1.0) -> float:
     >>> linear_complexity(torch.eye(4), norm=2.0)
     1.0
     """
-    squares = features.detach().double().flatten(1).square().sum()
-    return number("norm", norm) * math.sqrt(float(squares)) / len(features)
+    return number("norm", norm) * math.sqrt(sum_of_squares(features)) / len(features)
+
+
+def sum_of_squares(features: Tensor) -> float:
+    """Add up all squares in double precision, some samples at a time."""
+    blocks = features.detach().flatten(1).split(BLOCK)
+    return sum(float(block.double().square().sum()) for block in blocks)
 
 
 @implements("K1", cites=("bartlett2002rademacher", "latala1994constant"))
@@ -92,15 +99,21 @@ def sampled_linear_complexity(
     >>> sampled_linear_complexity(torch.eye(4), norm=2.0)
     (1.0, 0.0)
     """
-    rows = features.detach().double().flatten(1)
-    signs = random_signs(draws, len(rows), seed).to(rows)
-    return _mean((signs @ rows).norm(dim=1) * number("norm", norm) / len(rows))
+    rows = features.detach().flatten(1)
+    random = generator(seed)
+    total = rows.new_zeros(int(number("draws", draws, 1)), rows.shape[1], dtype=torch.float64)
+    for block in rows.split(max(1, SIGNS // len(total))):
+        total += _signs(len(total), len(block), random).to(total) @ block.double()
+    return _mean(total.norm(dim=1) * number("norm", norm) / len(rows))
 
 
 def random_signs(draws: int, samples: int, seed: int) -> Tensor:
     """Draw vectors of independent signs, one per row."""
-    shape = int(number("draws", draws, 1)), samples
-    return 2.0 * torch.randint(0, 2, shape, generator=generator(seed)) - 1
+    return _signs(int(number("draws", draws, 1)), samples, generator(seed))
+
+
+def _signs(draws: int, samples: int, random: torch.Generator) -> Tensor:
+    return 2.0 * torch.randint(0, 2, (draws, samples), generator=random) - 1
 
 
 def _mean(values: Tensor) -> tuple[float, float]:

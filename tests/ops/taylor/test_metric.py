@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -58,6 +59,59 @@ def test_two_is_gradient_and_hessian() -> None:
     expected = 0.3 * gradient.square().sum((1, 2)) + 0.09 / 2 * hessian.square().sum((1, 2, 3))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
     assert all(parameter.grad is None for parameter in net.parameters())
+
+
+class _Once(torch.autograd.Function):
+    """A sine that can be differentiated backward once, and forward."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor) -> Tensor:
+        return torch.sin(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * torch.cos(ctx.saved_tensors[0])
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        return tangent * torch.cos(ctx.saved_tensors[0])
+
+
+@pytest.mark.parametrize(
+    ("function", "dimension"),
+    [
+        (lambda z: 3 * z[:, 0] - z[:, 1], 2),
+        (lambda z: z[:, 0] ** 3 + z[:, 1], 2),
+        (lambda z: torch.sin(z @ torch.ones(2, 9).double() * torch.arange(9)), 2),
+        (lambda z: torch.sin(z) * z, 1),
+        (lambda z: _Once.apply(z).sum(1), 2),
+    ],
+    ids=["linear", "in part linear", "many outputs", "one input", "once"],
+)
+def test_order_two_equals_all_partial_derivatives(
+    function: Callable[[Tensor], Tensor], dimension: int
+) -> None:
+    points = _points(7, dimension)
+    expected = torch.zeros(7, 2, dtype=torch.float64)
+    for index, value in partial_derivatives(function, points.clone(), 2).items():
+        expected[:, sum(index) - 1] += value.square().sum(1) / math.prod(map(math.factorial, index))
+    with torch.no_grad():
+        found = taylor_terms(function, points, 2)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_value_of_many_inputs_has_derivatives_of_order_two() -> None:
+    points = _points(3, 300)
+    found = taylor_terms(lambda z: (z**3).sum(1), points, 2)
+    torch.testing.assert_close(found[:, 1], (6 * points).square().sum(1) / 2)
 
 
 def test_every_partial_derivative_of_a_polynomial() -> None:

@@ -10,11 +10,15 @@ from mindgap.core import (
     Measure,
     Subject,
     Undefined,
+    generator,
     jackknife_error,
     jackknife_groups,
 )
-from mindgap.ops.models.head import find_head, head_features
+from mindgap.ops.models.head import find_head, head_features, layer_of
 from mindgap.ops.samples import class_name
+
+NUMBERS = 6_000_000  # of the features of all samples: about a second, and some hundred megabytes
+FEWEST = 1000  # samples that are taken however wide their features are
 
 
 class DaviesBouldin(Measure):
@@ -27,7 +31,9 @@ class DaviesBouldin(Measure):
     With mixup accuracy it won a competition on predicting generalization. Training data that were
     memorized are well separated too, so compare networks of one training error.
 
-    Assumes: A classification with a linear layer at the end; distances are Euclidean.
+    Assumes: A classification with a linear layer at the end; distances are Euclidean. Of more than
+    six million numbers a part of the samples is drawn, as ``samples`` and ``of`` tell; the
+    standard error is that of the part.
 
     >>> x = torch.tensor([[0.0, 1.0], [0.0, -1.0], [4.0, 1.0], [4.0, -1.0]])
     >>> data = x, torch.tensor([0, 0, 1, 1])
@@ -46,7 +52,7 @@ class DaviesBouldin(Measure):
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the index, its standard error over samples, and the part of every class."""
-        features, targets = class_features(subject)
+        features, targets, _ = class_features(subject)
         known, labels = targets.unique(return_inverse=True)
         parts = _index(features, labels)
         if not torch.isfinite(parts).all():
@@ -60,7 +66,12 @@ class DaviesBouldin(Measure):
             value=float(parts.mean()),
             status="estimate",
             standard_error=error,
-            terms={"classes": len(known), "features": features.shape[1]},
+            terms={
+                "classes": len(known),
+                "features": features.shape[1],
+                "samples": len(features),
+                "of": len(subject.train),
+            },
             details={"by_class": named, "layer": find_head(subject)},
             charts=(
                 Bar.of(
@@ -73,13 +84,23 @@ class DaviesBouldin(Measure):
         )
 
 
-def class_features(subject: Subject) -> tuple[Tensor, Tensor]:
-    """Return what enters the last linear layer, in double precision, and the class of each row."""
+def class_features(subject: Subject) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what enters the last linear layer, the class of each row, and the places of the rows.
+
+    They are in double precision, of all samples or, where that are too many numbers, of a part of
+    the samples that is drawn at random.
+    """
+    places = torch.arange(len(subject.train))
     try:
-        features = head_features(subject).detach().cpu().double()
+        most = max(FEWEST, NUMBERS // layer_of(subject.model, find_head(subject)).in_features)
+        if len(places) > most:
+            drawn = torch.randperm(len(places), generator=generator(0))
+            places = drawn[:most].sort().values
+            subject = subject.part(places)
+        features = head_features(subject).detach().flatten(1)
     except InputError as error:
         raise Undefined(str(error)) from error
-    return features.flatten(1), subject.targets("train").cpu()
+    return features.cpu().double(), subject.targets("train").cpu(), places
 
 
 def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,6 +109,12 @@ def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     counts = torch.bincount(labels, minlength=classes).double()
     sums = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
     return sums / counts.clamp_min(1)[:, None], counts
+
+
+def from_means(features: Tensor, labels: Tensor) -> Tensor:
+    """Return every feature's distance from its class mean."""
+    own = class_means(features, labels)[0][labels]
+    return torch.sub(features, own, out=own)
 
 
 def means_without_groups(features: Tensor, labels: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,7 +137,7 @@ def means_without_groups(features: Tensor, labels: Tensor, own: Tensor) -> tuple
 def _index(features: Tensor, labels: Tensor) -> Tensor:
     """Return the worst overlap of every class; classes without samples count as zero."""
     means, counts = class_means(features, labels)
-    away = (features - means[labels]).norm(dim=1)
+    away = from_means(features, labels).norm(dim=1)
     spread = away.new_zeros(len(means)).index_add_(0, labels, away) / counts.clamp_min(1)
     return _worst(means, spread, counts)
 

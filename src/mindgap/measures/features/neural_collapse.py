@@ -15,6 +15,7 @@ from mindgap.core import (
 from mindgap.measures.features.davies_bouldin import (
     class_features,
     class_means,
+    from_means,
     means_without_groups,
 )
 from mindgap.ops.models.head import find_head, layer_of
@@ -36,7 +37,8 @@ class NeuralCollapse(Measure):
     of samples whose nearest class mean is another class than the network's. Random labels that are
     fitted collapse as well, so it is no sign of generalization.
 
-    Assumes: A classification with a linear layer at the end; classes are of about equal size.
+    Assumes: A classification with a linear layer at the end; classes are of about equal size. Of
+    more than six million numbers a part of the samples is drawn, as ``samples`` and ``of`` tell.
 
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [-1.0, 0.0], [-1.0, 0.1]])
     >>> data = x, torch.tensor([0, 0, 1, 1])
@@ -56,7 +58,7 @@ class NeuralCollapse(Measure):
 
     def compute(self, subject: Subject) -> Estimate:
         """Return NC1 with its standard error, and the other three."""
-        features, targets = class_features(subject)
+        features, targets, places = class_features(subject)
         known, labels = targets.unique(return_inverse=True)
         means, _ = class_means(features, labels)
         centered = means - means.mean(0)
@@ -66,9 +68,13 @@ class NeuralCollapse(Measure):
         terms = {
             **_simplex(centered, ""),
             **_rows(head, known, centered),
-            "nc4": _disagreement(features, means, subject.predictions("train").cpu(), known),
+            "nc4": _disagreement(
+                features, means, subject.predictions("train").cpu()[places], known
+            ),
+            "samples": len(features),
+            "of": len(subject.train),
         }
-        spread = _within(features, labels)
+        spread = from_means(features, labels)
         error = jackknife_error(_without_groups(features, labels))
         return Estimate(
             value=_nc1(features, labels),
@@ -80,16 +86,11 @@ class NeuralCollapse(Measure):
         )
 
 
-def _within(features: Tensor, labels: Tensor) -> Tensor:
-    """Return every feature's distance from its class mean."""
-    return features - class_means(features, labels)[0][labels]
-
-
 def _nc1(features: Tensor, labels: Tensor) -> float:
     """Compute NC1 in the span of the class means, where alone the pseudo-inverse acts."""
     means, counts = class_means(features, labels)
     basis, between = _span(means[counts > 0])
-    within = (_within(features, labels) @ basis).square().mean(0)
+    within = (from_means(features, labels) @ basis).square().mean(0)
     return float((within / between).sum()) / int((counts > 0).sum())
 
 
@@ -100,7 +101,7 @@ def _without_groups(features: Tensor, labels: Tensor) -> list[float]:
     squares from the old mean exceed those from the new one by the square of that move.
     """
     own = jackknife_groups(len(labels))
-    away, old = _within(features, labels), class_means(features, labels)[0]
+    away, old = from_means(features, labels), class_means(features, labels)[0]
     found = list[float]()
     for group, (means, left) in enumerate(
         zip(*means_without_groups(features, labels, own), strict=True)

@@ -7,6 +7,8 @@ from mindgap.core import Bar, Estimate, Measure, Subject, Undefined, Which, gene
 from mindgap.ops.concentration import robustness_bound
 from mindgap.ops.paths.subject import inputs_of
 
+BLOCK = 2**12  # samples whose inputs are in double precision at once
+
 
 class LossVariationInCells(Measure):
     r"""Largest difference of losses between a training sample and any sample of its cell.
@@ -70,11 +72,12 @@ class LossVariationInCells(Measure):
 
     def _cells(self, subject: Subject, which: Which) -> Tensor:
         inputs = inputs_of(subject, which, torch.arange(len(subject.split(which))))
-        flat = inputs.detach().cpu().double().flatten(1)
+        flat = inputs.detach().cpu().flatten(1)
         planes = torch.randn(
             flat.shape[1], self.planes, generator=generator(self.seed), dtype=torch.double
         )
-        return ((flat @ planes > 0).long() * 2 ** torch.arange(self.planes)).sum(1)
+        sides = torch.cat([block.double() @ planes > 0 for block in flat.split(BLOCK)])
+        return (sides.long() * 2 ** torch.arange(self.planes)).sum(1)
 
 
 def _labels(subject: Subject, which: Which) -> Tensor:

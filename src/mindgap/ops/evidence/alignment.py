@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from mindgap.core import Subject, Task, Which, align, binomial_upper_tail, normal_tail
@@ -136,10 +135,12 @@ def find_lag(predicted: Tensor, targets: Tensor, task: Task) -> Lag:
     >>> find_lag(targets, targets.roll(2), "classification").best
     2
     """
-    codes = [_coded(values, task) for values in (predicted, targets)]
     count = len(targets)
-    waves = [torch.fft.rfft(code, dim=0) for code in codes]
-    agreement = torch.fft.irfft((waves[0].conj() * waves[1]).sum(1), n=count) / count
+    total = torch.zeros(count // 2 + 1, dtype=torch.complex128)
+    for codes in _coded(predicted, targets, task):
+        waves = [torch.fft.rfft(code) for code in codes]
+        total += waves[0].conj() * waves[1]
+    agreement = torch.fft.irfft(total, n=count) / count
     places = torch.arange(count)[:, None] + torch.tensor(NEIGHBORS)
     # The true agreement at lag zero must not hide its neighbors.
     around = torch.where(places % count == 0, -torch.inf, agreement[places % count])
@@ -156,23 +157,34 @@ def find_lag(predicted: Tensor, targets: Tensor, task: Task) -> Lag:
     )
 
 
-def _coded(values: Tensor, task: Task) -> Tensor:
-    """Give columns whose inner products are equality of classes, or rank correlations."""
+def _coded(predicted: Tensor, targets: Tensor, task: Task) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield columns whose inner products add up to equality of classes, or rank correlations."""
     if task == "classification":
-        classes = int(values.max()) + 1
+        classes = int(max(predicted.max(), targets.max())) + 1
         if classes <= CODES:
-            return F.one_hot(values, CODES).double()
+            for label in range(classes):
+                yield (predicted == label).double(), (targets == label).double()
+            return
         random = torch.Generator().manual_seed(0)
-        signs = torch.randint(0, 2, (100_000, CODES), generator=random).double() * 2 - 1
-        return signs[values % len(signs)] / math.sqrt(CODES)
-    columns = values.reshape(len(values), -1).double().T.contiguous()
-    ordered = columns.sort(1).values
+        signs = torch.randint(0, 2, (CODES, 100_000), generator=random).double() * 2 - 1
+        for column in signs / math.sqrt(CODES):
+            yield column[predicted % len(column)], column[targets % len(column)]
+        return
+    first, second = (values.reshape(len(values), -1).double().T for values in (predicted, targets))
+    for one, other in zip(first, second, strict=True):
+        yield _ranked(one) / math.sqrt(len(first)), _ranked(other) / math.sqrt(len(first))
+
+
+def _ranked(column: Tensor) -> Tensor:
+    """Return centered ranks whose squares add up to the number of samples."""
+    column = column.contiguous()
+    ordered = column.sort().values
     # Equal numbers share their rank: ranked by position, they would agree without any reason.
-    ends = [torch.searchsorted(ordered, columns, right=right) for right in (False, True)]
-    ranks = (ends[0] + ends[1]).double().T
-    ranks = ranks - ranks.mean(0)
-    size: Tensor = ranks.norm(dim=0).clamp_min(1e-12)
-    return ranks / size * math.sqrt(len(values) / ranks.shape[1])
+    ends = [torch.searchsorted(ordered, column, right=right) for right in (False, True)]
+    ranks = (ends[0] + ends[1]).double()
+    ranks = ranks - ranks.mean()
+    scaled: Tensor = ranks / ranks.norm().clamp_min(1e-12) * math.sqrt(len(ranks))
+    return scaled
 
 
 def _chance(at: float, base: float, count: int, task: Task) -> float:
