@@ -216,7 +216,7 @@ def lines_across(marks: Sequence[Mark]) -> list[dict[str, Any]]:
 
 def _across(mark: Mark) -> dict[str, Any]:
     color = mark.color or MUTED
-    text = {"text": clean(mark.name), "font": {"size": 11, "color": color}, "textangle": 0}
+    text = {"text": clean(mark.name), "font": {"size": 11, "color": MUTED}, "textangle": 0}
     if mark.x is not None:
         place = {"textposition": "end", "xanchor": "left", "yanchor": "top"}
         return upright(mark.x, dash="dot", color=color, label={**text, **place})
