@@ -71,7 +71,11 @@ def _matrix(chart: Heatmap) -> Figure:
         "z": _lists(chart.z)
         if chart.diverging
         else [[value or None for value in row] for row in chart.z],
-        **({"zmid": 0} if chart.diverging else {"zmin": 0, "zmax": max([*finite(chart.z), 1])}),
+        **(
+            {"zmid": 0}
+            if chart.diverging
+            else {"zmin": 0, "zmax": max(finite(chart.z), default=0.0) or 1.0}
+        ),
         "colorscale": DIVERGING if chart.diverging else COUNTS,
         "xgap": 2,
         "ygap": 2,

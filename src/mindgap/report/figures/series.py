@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import textwrap
 from typing import Any
 
 from mindgap.core import Bar, Histogram, Mark, Series
@@ -43,6 +44,9 @@ def bar_figure(chart: Bar) -> Figure:
         **named(chart.names, longest),
         "title": axis_title(chart.x_label),
     }
+    if not lying:  # a narrow screen has room for names only if they stand upright
+        names |= {"ticktext": [_wrapped(name, longest) for name in chart.names]}
+        names |= {"autotickangles": [0, 90]}
     values = axis(chart.y_label, chart.y_scale, chart.percent)
     values |= {"range": [0, chart.top]} if chart.top is not None else {}
     ends = [_note(chart, place, lying) for place in range(len(chart.notes))]
@@ -59,6 +63,12 @@ def bar_figure(chart: Bar) -> Figure:
         annotations=ends,
         **({} if several else {"margin": BARE}),
     )
+
+
+def _wrapped(name: str, longest: int) -> str:
+    """Return a name in up to three lines, broken between words."""
+    lines = textwrap.wrap(name, longest, break_long_words=False, max_lines=3, placeholder=" …")
+    return "<br>".join(clean(line, longest) for line in lines)
 
 
 def _placed(mark: Mark, lying: bool, told: bool) -> Mark:
