@@ -17,6 +17,7 @@ SPREAD_SAMPLES = 4096  # samples that estimate the standard deviations
 CHANCE_SAMPLES = 2000  # training samples that tell how many near copies chance makes
 CANDIDATES = 1000  # per sample; where more are as close, closeness says nothing
 SURE = 4.0  # a sum of random signs exceeds 4 standard deviations in 1 of 1,500 cases at most
+TOLERATED = 0.1  # share of held-out samples; discrete data have natural duplicates, but not more
 ERRORS = 3.0  # standard errors by which an excess is no chance any more
 
 
