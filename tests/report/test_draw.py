@@ -212,6 +212,44 @@ def test_a_histogram_of_counts_leaves_empty_bins_out():
     assert (first["width"], second["x"]) == ([1, 1, 1], [0.5, 1.5, 2.5])
 
 
+@pytest.mark.parametrize(
+    ("counts", "scale", "drawn"),
+    [
+        ([900, 3, 2, 4], "", "log"),
+        ([90, 30, 20, 40], "", None),
+        ([900, 3, 2, 4], "linear", "linear"),
+        ([900, 0, 0, 0], "", None),
+    ],
+)
+def test_a_bin_that_towers_over_the_others_makes_the_scale_logarithmic(counts, scale, drawn):
+    for shares in (False, True):
+        chart = Histogram(edges=range(5), counts={"a": counts}, shares=shares, y_scale=scale)
+        axis = valid(chart)["layout"]["yaxis"]
+        assert axis.get("type") == drawn
+        assert ("log scale" in axis["title"]["text"]) == (drawn == "log")
+
+
+def test_the_line_of_equal_coordinates_spans_all_points():
+    points = [Points(x=[0, 3], y=[1, 2]), Points(name="b", x=[1], y=[7])]
+    line, *groups = valid(Scatter(points=points, diagonal=True))["data"]
+    assert (line["x"], line["y"]) == ([0, 7], [0, 7])
+    assert len(groups) == 2
+    assert len(valid(Scatter(points=points))["data"]) == 2
+    assert len(valid(Scatter(points=[Points()], diagonal=True))["data"]) == 1
+    assert Scatter(points=points, diagonal=True).description.endswith("where both are equal.")
+
+
+def test_numbers_of_a_matrix_below_one_differ_in_color():
+    chart = Heatmap(x=["a", "b"], y=["c", "d"], z=[[0.05, 0.1], [0.02, 0.0]])
+    assert valid(chart)["data"][0]["zmax"] == 0.1
+
+
+def test_names_below_bars_are_broken_between_words():
+    row = Series(x=["initial scale of weights 0.5", *"abcdefghi"], y=[1.0] * 10)
+    drawn = valid(Bar(horizontal=False, series=[row]))["layout"]["xaxis"]["ticktext"]
+    assert drawn[:2] == ["initial scale<br>of weights 0.5", "a"]
+
+
 def test_bars_with_long_names_lie():
     def drawn(names):
         row = Series(

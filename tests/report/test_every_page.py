@@ -11,19 +11,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from browser import BROWSER, OFF, needs_browser
+from browser import BROWSER, OFF, needs_browser, seen
 from charts import PIXEL
 
 from mindgap.report.html import library
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 6_000_000  # bytes of a page
-SHOWN = (
-    "examine",
-    "study",
-    "monitor",
-    "reproduce",
-)  # in Chromium, of which every page costs seconds
+SHOWN = ("examine", "study", "monitor", "reproduce")  # every page in Chromium costs seconds
+LEAST = 4.5  # contrast of text that WCAG asks for
+# A browser without a graphics card complains of itself when it draws a surface.
+SLOW = ("GPU stall due to ReadPixels", "Canvas2D: Multiple readback", "software WebGL")
 
 
 def _pages():
@@ -74,6 +72,65 @@ def test_all_pages_share_their_frame(kind, pages):
         assert re.match(r'<div class="plot[^"]*" id="[^"]+" role="img" aria-label="[^"]+"', plot)
         assert '<details class="numbers">' in plot
     assert all(alt for alt in re.findall(r'<img [^>]*alt="([^"]*)"', text))
+
+
+# Of every text its color and what lies behind it, in both themes. Plotly itself chooses the color of
+# numbers in the cells of a map, for the color of each cell.
+READ = r"""<script>
+const numbers = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
+const linear = (c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+const mixed = ([r, g, b, a = 1], below) => [r, g, b].map((c, k) => a * c + (1 - a) * below[k]);
+const ground = (part) => {
+  if (!part) return [255, 255, 255];
+  const own = numbers(getComputedStyle(part).backgroundColor);
+  return own[3] === undefined ? own : mixed(own, ground(part.parentElement));
+};
+const faint = () => {
+  const found = {}, walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let texts = 0;
+  while (walk.nextNode()) {
+    const text = walk.currentNode, part = text.parentElement;
+    if (!text.data.trim() || part.closest("script, style, .heatmaplayer")) continue;
+    const { fill, color } = getComputedStyle(part), below = ground(part);
+    const above = mixed(numbers(part.namespaceURI.includes("svg") ? fill : color), below);
+    const [a, b] = [light(above), light(below)].sort((x, y) => y - x);
+    texts += 1;
+    if ((a + 0.05) / (b + 0.05) >= LEAST) continue;
+    const name = `${part.tagName} ${part.className.baseVal ?? part.className}`;
+    found[name] = [text.data.trim().slice(0, 30), above, below];
+  }
+  return { texts, found };
+};
+addEventListener("load", () => setTimeout(async () => {
+  for (const part of document.querySelectorAll("details")) part.open = true;
+  const told = { wide: document.documentElement.scrollWidth - innerWidth };
+  told.one = faint();
+  document.querySelector("button.theme").click();
+  await new Promise((done) => setTimeout(done, 500));
+  told.two = faint();
+  told.ground = getComputedStyle(document.body).backgroundColor;
+  const note = document.createElement("pre");
+  note.id = "told"; note.textContent = JSON.stringify(told); document.body.append(note);
+}, 1500));
+</script></body>"""
+
+
+@needs_browser
+def test_every_text_can_be_read_in_both_themes(pages, tmp_path):
+    script = READ.replace("LEAST", str(LEAST))
+    for kind in SHOWN:
+        text = pages[kind].read_text(encoding="utf-8").replace("</body>", script)
+        (tmp_path / f"{kind}.html").write_text(text, encoding="utf-8")
+    doms, console = seen([tmp_path / f"{kind}.html" for kind in SHOWN], tmp_path)
+    assert not [line for line in console if not any(words in line for words in SLOW)]
+    for kind, dom in zip(SHOWN, doms, strict=True):
+        found = html.unescape(dom.partition('<pre id="told">')[2].partition("</pre>")[0])
+        told = json.loads(found)
+        assert min(told["one"]["texts"], told["two"]["texts"]) > 30, kind
+        assert told["one"]["found"] == told["two"]["found"] == {}, kind
+        assert told["wide"] <= 0, kind
+        assert told["ground"] == "rgb(15, 19, 25)", kind
 
 
 CELLS = (

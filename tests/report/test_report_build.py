@@ -171,7 +171,7 @@ def test_save_writes_by_suffix_and_leaves_nothing_else(report, tmp_path, suffix,
 
 
 def test_save_refuses_other_suffixes_in_one_sentence(report, tmp_path):
-    with pytest.raises(InputError, match=r"must end in \.html, \.json, \.md, \.txt"):
+    with pytest.raises(InputError, match=r"must end in \.html, \.json, \.md or \.txt"):
         report.save(tmp_path / "report.pdf")
 
 

@@ -49,9 +49,36 @@ def small_everywhere(record: dict[str, Any], trial: Any) -> None:
         record[name] = 0.1 + trial["seed"] / 1000
 
 
+def many_regions(record: dict[str, Any], trial: Any) -> None:
+    """Deep networks have far more regions than any bound allows."""
+    record["before"] = record["after"] = 10 ** (8 * trial["parameters"]["depth"]) + trial["seed"]
+
+
+def large_errors(record: dict[str, Any], trial: Any) -> None:
+    """No construction is near its target."""
+    record["errors"] = [9.0] * len(record["errors"])
+
+
+def convex(record: dict[str, Any], trial: Any) -> None:
+    """A bowl, which is the same for all batches."""
+    places = range(len(record["surface"]))
+    record["surface"] = [[1.0 + x * x + y * y for x in places] for y in places]
+    record["spread"] = 1.0
+
+
+def helped(record: dict[str, Any], trial: Any) -> None:
+    """Weights halve the error on every data set."""
+    record["permuted"] = 1.0 + trial["seed"] / 1000
+    record["weighted"] = 0.5 + trial["seed"] / 1000
+
+
 @pytest.mark.parametrize(
     ("name", "change", "before", "after"),
     [
+        ("trained-regions", many_regions, ["yes", "direction", "no"], ["no", "no", "yes"]),
+        ("universal-approximation", large_errors, ["yes"], ["no"]),
+        ("two-parameter-surface", convex, ["yes"] * 2, ["no"] * 2),
+        ("when-vbsw-helps", helped, ["no"], ["yes"]),
         ("double-descent-width", flat, ["yes"] * 3, ["no"] * 3),
         ("large-batch", small_everywhere, ["yes"] * 2, ["no"] * 2),
         ("grokking", never, ["yes", "yes", "no", *["yes"] * 4], ["no"] * 7),

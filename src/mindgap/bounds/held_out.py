@@ -6,9 +6,7 @@ import dataclasses
 import torch
 
 from mindgap.core import Bound, Estimate, Subject, Undefined
-from mindgap.ops.overlap import shared_samples
-
-TOLERATED = 0.1  # discrete data have natural duplicates; a larger share is a leak
+from mindgap.ops.overlap import TOLERATED, shared_samples
 
 
 class HeldOutBound(Bound, abc.ABC, abstract=True):

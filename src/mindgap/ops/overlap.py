@@ -20,6 +20,7 @@ CHANCE_SAMPLES = 2000  # training samples that tell how many near copies chance 
 CANDIDATES = 1000  # per sample; where more are as close, closeness says nothing
 SURE = 5.0  # a sum of random signs exceeds 5 standard deviations in 1 of 130,000 cases at most
 GRIDS, CELL = 3, 32.0  # projections that are divided into cells, and their width in windows
+TOLERATED = 0.1  # share of held-out samples; discrete data have natural duplicates, but not more
 ERRORS = 3.0  # standard errors by which an excess is no chance any more
 
 

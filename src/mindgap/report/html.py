@@ -49,6 +49,7 @@ _SPACE = "http://www.w3.org/1998/Math/MathML"
 _LIMITS = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
 _LARGE = {"∑", "∏", "⋃", "⋂", "max", "min", "sup", "inf"}
 _OPERATORS = {r"\arg": "arg"}  # words that the converter does not know
+_PLAIN = {"\u2216": "\\", "\u29f5": "\\"}  # signs that many fonts lack
 
 
 @functools.lru_cache(maxsize=1024)
@@ -76,6 +77,8 @@ def _mended(markup: str, display: str) -> str:
         name, text = element.tag.rpartition("}")[2], (element.text or "").strip()
         if name == "mi" and text in _OPERATORS:
             element.tag, element.text = f"{{{_SPACE}}}mo", _OPERATORS[text]
+        elif text in _PLAIN:
+            element.text = _PLAIN[text]
         elif re.match(r"\\\w", text):
             raise ValueError(text)
         elif display == "block" and name in _LIMITS and (element[0].text or "").strip() in _LARGE:

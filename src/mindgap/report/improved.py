@@ -16,7 +16,7 @@ from mindgap.core import (
     parsed,
     plain,
     unworded,
-    write_whole,
+    write_as,
 )
 from mindgap.core.plain import fields_of
 from mindgap.report.parts import Tone
@@ -241,28 +241,19 @@ class Improved:
         Args:
             path: Where to; the suffix .html, .json, .md or .txt says how.
         """
-        writers = {
-            ".html": _page,
-            ".json": Improved.to_json,
-            ".md": Improved.to_markdown,
-            ".txt": _plain_text,
+        makers = {
+            ".html": lambda: _page(self),
+            ".json": self.to_json,
+            ".md": self.to_markdown,
+            ".txt": lambda: f"{self}\n",
         }
-        suffix = Path(path).suffix.lower()
-        if suffix not in writers:
-            raise InputError(
-                f"The path must end in {', '.join(writers)}, got {os.fspath(path)!r}. Rename it."
-            )
-        return write_whole(path, writers[suffix](self))
+        return write_as(path, makers)
 
 
 def _page(improved: Improved) -> str:
     from mindgap.report.pages.improve import improve_html
 
     return improve_html(improved)
-
-
-def _plain_text(improved: Improved) -> str:
-    return f"{improved}\n"
 
 
 def _row(data: Mapping[str, Any]) -> Row:

@@ -23,6 +23,7 @@ from mindgap.core import (
     Subject,
     plain,
     unknown_name,
+    write_as,
     write_whole,
 )
 from mindgap.core.plain import check_types, fields_of, parsed
@@ -185,19 +186,13 @@ class Report:
         Returns:
             The path of the file.
         """
-        writers = {
-            ".html": _page,
-            ".json": Report.to_json,
-            ".md": _markdown,
-            ".txt": _plain_text,
+        makers = {
+            ".html": lambda: _page(self),
+            ".json": self.to_json,
+            ".md": lambda: _markdown(self),
+            ".txt": lambda: terminal.text(self, width=terminal.WIDEST) + "\n",
         }
-        suffix = Path(path).suffix.lower()
-        if suffix not in writers:
-            raise InputError(
-                f"A report's path must end in {', '.join(writers)}, got {os.fspath(path)!r}. "
-                "Rename it."
-            )
-        return write_whole(path, writers[suffix](self))
+        return write_as(path, makers)
 
     def save_suspects(self, path: str | os.PathLike[str]) -> Path:
         """Write all samples to look at as CSV, whole or not at all.
@@ -222,10 +217,6 @@ def _markdown(report: Report) -> str:
     from mindgap.report import markdown
 
     return markdown.text(report)
-
-
-def _plain_text(report: Report) -> str:
-    return terminal.text(report, width=terminal.WIDEST) + "\n"
 
 
 def build(

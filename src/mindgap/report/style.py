@@ -4,6 +4,7 @@ import dataclasses
 import html
 import json
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,10 @@ COLORS = {
     "test": TEST,
     "test data": TEST,
     "suspects": TEST,
+    "training error": TRAIN,
+    "test error": TEST,
     "validation": GREEN,
+    "certificate": GREEN,
     "gap": AMBER,
     "complexity term": SKY,
     "error on the bound data": TRAIN,
@@ -61,6 +65,7 @@ DARK = {
     TRAIN.lower(): "#4aa8e8",
     TEST.lower(): "#f2803a",
     GREEN.lower(): "#2fc498",
+    SKY.lower(): "#b9e0f7",
     VIOLET: "#b49ade",
     **dict(zip(GRAYS, ("#6d7786", "#414b58"), strict=True)),
     PALE_VIOLET: "#4d4270",
@@ -73,6 +78,7 @@ DARK = {
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 BARE = {"l": 8, "r": 16, "t": 8, "b": 8}  # margins of a figure without a legend
 QUIET = {"ticks": "", "showgrid": False, "zeroline": False}  # an axis of names
+LONGEST_TITLE = 40  # characters of a line of an axis title
 LONGEST_NAME = 28  # characters of a label; longer ones would leave no room for the bars
 
 
@@ -125,8 +131,9 @@ def figure(
 
 
 def axis_title(text: str) -> dict[str, Any]:
-    """Return a quiet axis title."""
-    return {"text": text, "font": {"size": 12, "color": MUTED}, "standoff": 8}
+    """Return a quiet axis title, in lines that fit a narrow screen."""
+    lines = textwrap.wrap(text, LONGEST_TITLE, break_long_words=False)
+    return {"text": "<br>".join(lines), "font": {"size": 12, "color": MUTED}, "standoff": 8}
 
 
 def line(
@@ -216,12 +223,12 @@ def lines_across(marks: Sequence[Mark]) -> list[dict[str, Any]]:
 
 def _across(mark: Mark) -> dict[str, Any]:
     color = mark.color or MUTED
-    text = {"text": clean(mark.name), "font": {"size": 11, "color": color}, "textangle": 0}
+    text = {"text": clean(mark.name), "font": {"size": 11, "color": MUTED}, "textangle": 0}
     if mark.x is not None:
         place = {"textposition": "end", "xanchor": "left", "yanchor": "top"}
         return upright(mark.x, dash="dot", color=color, label={**text, **place})
     ends = {"y0": mark.y, "y1": mark.y, "xref": "paper", "x0": 0, "x1": 1}
-    place = {"textposition": "start", "yanchor": "bottom"}
+    place = {"textposition": "start", "xanchor": "left", "yanchor": "bottom"}
     style = {"color": color, "width": 1.3, "dash": "dot"}
     return {"type": "line", **ends, "line": style, "label": {**text, **place}}
 

@@ -20,6 +20,7 @@ from mindgap.core.chart.numbers import (
 )
 from mindgap.report.parts import Facts
 
+MINUS = re.compile(r"(?<![\w-])-(?=[\d.])")  # of a number, no hyphen
 TOGETHER = re.compile(r"(?<=[\d\]]) (?=%)|(?<=,) (?=[^\[\]]*\])")
 
 
@@ -120,6 +121,8 @@ def cell(value: Any) -> str:
     ('—', '0.5', '12,000', '1, 2', 'yes')
     >>> cell("+0.2 [0.1, 0.3], 4 %")  # what belongs together stays on one line
     '+0.2 [0.1,\\xa00.3], 4\\xa0%'
+    >>> cell("[-0.1, 1e-05]"), cell("2026-11-18"), cell("784-10")
+    ('[−0.1,\\xa01e-05]', '2026-11-18', '784-10')
     """
     if value is None or isinstance(value, float):
         return number(value)
@@ -131,7 +134,7 @@ def cell(value: Any) -> str:
         return ", ".join(f"{key}={cell(item)}" for key, item in value.items())
     if isinstance(value, int) and abs(value) >= 10_000:
         return f"{value:,}"
-    return TOGETHER.sub(SPACE, str(value))
+    return MINUS.sub("−", TOGETHER.sub(SPACE, str(value)))
 
 
 def amount(value: float, rate: bool) -> str:

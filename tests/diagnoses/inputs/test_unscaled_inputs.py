@@ -77,6 +77,58 @@ def test_constant_inputs_and_many_columns() -> None:
     assert "train_inputs.mean(0)" in finding.advice[0].code
 
 
+class _Answers:
+    """What a fitted regressor of scikit-learn looks like from outside."""
+
+    def predict(self, rows: object) -> Tensor:
+        return torch.zeros(len(rows))
+
+
+class RandomForestRegressor(_Answers): ...
+
+
+class SVR(_Answers): ...
+
+
+class Scaled(_Answers):
+    steps = (("scale", object()), ("svr", SVR()))
+
+
+class Alone(_Answers):
+    steps = (("svr", SVR()),)
+
+
+class Search(_Answers):
+    best_estimator_ = RandomForestRegressor()
+
+
+class Voting(_Answers):
+    estimators_ = (RandomForestRegressor(), Search())
+
+
+class Mixed(_Answers):
+    estimators_ = (RandomForestRegressor(), SVR())
+
+
+@pytest.mark.parametrize(
+    ("kind", "free"),
+    [
+        (RandomForestRegressor, True),
+        (Scaled, True),
+        (Search, True),
+        (Voting, True),
+        (SVR, False),
+        (Alone, False),
+        (Mixed, False),
+    ],
+)
+def test_estimators_that_do_not_depend_on_the_scale_are_left_out(kind: type, free: bool) -> None:
+    x = 1000 * torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
+    subject = Subject(kind(), "mse", (x, x[:, :1]))
+    assert ("does not depend" in UnscaledInputs().missing(subject)) == free
+    assert (UnscaledInputs()(subject) is None) == free
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_small_subjects_survive(case: str) -> None:
     assert UnscaledInputs()(CASES[case](torch.float32)) is None

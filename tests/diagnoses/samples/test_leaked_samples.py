@@ -62,6 +62,23 @@ def test_discrete_data_are_a_note() -> None:
     assert look((x[:600], y[:600]), (x[600:], y[600:])).severity == "note"
 
 
+def test_a_class_that_was_repeated_at_random_before_the_split_is_suspect() -> None:
+    """As many repeat in the training data, in the way of chance, but the model has seen them."""
+    random = torch.Generator().manual_seed(0)
+    x, y = drawn(500, 0)
+    more = (y == 0).nonzero().flatten()
+    more = more[torch.randint(len(more), (400,), generator=random)]
+    x, y = torch.cat([x, x[more]]), torch.cat([y, y[more]])
+    order = torch.randperm(len(y), generator=random)
+    train, test = order[:600], order[600:]
+    finding = look((x[train], y[train]), (x[test], y[test]))
+    assert finding.severity == "suspect"
+    assert finding.voids
+    assert "before the split" in finding.sentences[-1]
+    scope = pasted(finding, test_inputs=x[test], test_targets=y[test])
+    assert look((x[train], y[train]), (scope["test_inputs"], scope["test_targets"])) is None
+
+
 def test_one_natural_duplicate_is_a_note() -> None:
     train, test = drawn(600, 0), drawn(300, 1)
     test[0][0], test[1][0] = train[0][0], train[1][0]

@@ -162,6 +162,7 @@ class Scatter(Chart):
         x_scale: Scale of the first axis: "linear", "log" or empty.
         y_scale: Scale of the second axis.
         marks: Places to point out.
+        diagonal: Whether to draw the line on which both coordinates are equal.
 
     >>> print(Scatter(x_label="gap", y_label="norm", points=[Points(x=[1, 2], y=[3, 5])]))
     Scatter plot of norm against gap
@@ -176,6 +177,7 @@ class Scatter(Chart):
     x_scale: Scale = ""
     y_scale: Scale = ""
     marks: Sequence[Mark] = _several(Mark)
+    diagonal: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -194,7 +196,8 @@ class Scatter(Chart):
         if self.more_labels:
             head = f"Scatter plots of every pair of {', '.join(self.labels)}"
         color = f" Color: {self.value_label}." if self.value_label else ""
-        return f"{head}: {grouped(self.points)}.{color}" + marked(self.marks)
+        line = " A line shows where both are equal." if self.diagonal else ""
+        return f"{head}: {grouped(self.points)}.{color}{line}" + marked(self.marks)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -206,7 +209,7 @@ class Histogram(Chart):
         counts: For every group of samples its name and one count per bin.
         shares: Whether to draw shares of each group as outlines, so that groups of unequal size
             can be compared; otherwise counts, the later group in front.
-        y_scale: Scale of the counts: "log", "linear" or empty.
+        y_scale: Scale of the counts: "log" or "linear"; the renderer decides by the counts if empty.
         marks: Places to point out, by ``x``.
 
     >>> print(Histogram(title="Loss", edges=[0, 1, 2], counts={"train": [3, 1]}))

@@ -1,7 +1,9 @@
 """Inputs that are too large, too small, off center or of very different sizes."""
 
 import dataclasses
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +20,8 @@ OFFSET = 10.0  # mean of all inputs, in standard deviations
 UNEQUAL = 100.0  # largest deviation of a column, in medians of all columns
 SAMPLES = 2_000  # from which sizes are measured
 NAMED = 64  # columns whose numbers fit into a line of code
+# In names of estimators whose predictions do not change when a column is scaled or moved.
+FREE = ("Tree", "Forest", "Boost", "XGB", "LGBM", "GaussianNB", "Discriminant", "Dummy")
 
 
 class UnscaledInputs(Diagnosis):
@@ -30,7 +34,8 @@ class UnscaledInputs(Diagnosis):
     model learned its training data all the same, this is a note. It is the cause if the model is
     clearly worse on them than a simple reference predictor.
 
-    Assumes: Inputs are numbers, not tokens. The model has no layer that scales them.
+    Assumes: Inputs are numbers, not tokens. The model has no layer that scales them. Estimators that
+    do not care, such as trees and pipelines that transform their inputs, are left out.
 
     >>> x = torch.linspace(-1, 1, 200)[:, None] * torch.tensor([1.0, 1.0, 1e4])
     >>> finding = UnscaledInputs()(Subject(torch.nn.Linear(3, 1), "mse", (x, x[:, :1])))
@@ -64,6 +69,12 @@ class UnscaledInputs(Diagnosis):
         }
     )
 
+    def missing(self, subject: Subject) -> str:
+        """Say so if the model does not depend on the scale of its inputs."""
+        free = _scale_free(getattr(subject.model, "estimator", None))
+        words = "the model does not depend on the scale of its inputs"
+        return words if free else super().missing(subject)
+
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Measure size, offset and spread of the training inputs."""
         split = rows(subject, "train")
@@ -95,6 +106,18 @@ class UnscaledInputs(Diagnosis):
         return fit(
             recipe.replace(train=(inputs + far, targets), test=(others + far, truths)), seed=seed
         ).subject()
+
+
+def _scale_free(estimator: Any) -> bool:
+    """Tell whether an estimator of scikit-learn predicts the same if all columns are scaled."""
+    estimator = getattr(estimator, "best_estimator_", estimator)  # of a search
+    steps = getattr(estimator, "steps", ())
+    if steps:  # what a pipeline transforms is not seen here
+        return len(steps) > 1 or _scale_free(steps[0][1])
+    if any(word in type(estimator).__name__ for word in FREE):
+        return True
+    members = np.ravel(np.asarray(getattr(estimator, "estimators_", ()), dtype=object))
+    return len(members) > 0 and all(map(_scale_free, members))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ from mindgap.core import (
     Subject,
     Which,
 )
+from mindgap.core.chart.numbers import decimals, percent, round_up
 from mindgap.ops.attacks.descent import Attacked
 from mindgap.ops.attacks.masking import Sign
 from mindgap.ops.attacks.robustness import Level
@@ -106,12 +107,12 @@ class Robustness(Answer):
     def text(self) -> str:
         """Write the verdict and the curve as a table."""
         rows = [
-            f"  {row.epsilon:>9.4g}  {row.accuracy:>8.1%}  {row.interval.low:>6.1%} to "
-            f"{row.interval.high:<6.1%}  {row.noise:>8.1%}  "
-            + ("" if row.black_box is None else f"{row.black_box:>9.1%}")
+            f"  {row.epsilon:>9.4g}  {percent(row.accuracy):>8}  {percent(row.interval.low):>7} to "
+            f"{percent(row.interval.high):<7}  {percent(row.noise):>8}  "
+            + ("" if row.black_box is None else f"{percent(row.black_box):>9}")
             for row in self.rows
         ]
-        head = f"  {'radius':>9}  {'attacked':>8}  {'95 % interval':>16}  {'noise':>8}  black box"
+        head = f"  {'radius':>9}  {'attacked':>8}  {'95 % interval':>18}  {'noise':>8}  black box"
         lines = [self.verdict.headline, *self.verdict.sentences, "", head, *rows]
         return "\n".join(line.rstrip() for line in lines)
 
@@ -268,9 +269,10 @@ def _from_zero_to_one(first: Tensor, last: Tensor) -> Tensor:
 def _verdict(found: Robustness) -> Verdict:
     row, kept = found.row, found.row.accuracy / max(found.clean, 1e-12)
     kind, label, tone = _case(found, kept)
+    most = round_up(row.accuracy, decimals(row.accuracy) + 2)
     sentences = [
-        f"Without an attack {found.clean:.1%} of the {found.split} predictions are right; random "
-        f"changes of the same size leave {row.noise:.1%}.",
+        f"Without an attack {percent(found.clean)} of the {found.split} predictions are right; random "
+        f"changes of the same size leave {percent(row.noise)}.",
         "It is an upper bound: a stronger attack may break more.",
     ]
     if found.masked:
@@ -282,7 +284,7 @@ def _verdict(found: Robustness) -> Verdict:
         kind=kind,
         label=label,
         tone=tone,
-        headline=f"At most {row.accuracy:.1%} of the predictions hold under changes of "
+        headline=f"At most {percent(most)} of the predictions hold under changes of "
         f"{found.norm.upper().replace('INF', '∞')} size {row.epsilon:.3g}.",
         sentences=tuple(sentences),
         advice=_advice(found, kept),

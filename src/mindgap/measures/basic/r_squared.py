@@ -68,6 +68,7 @@ def _charts(subject: Subject, which: Which, by_output: dict[str, float]) -> tupl
             else f"{len(rows):,} of {len(outputs):,} samples. A perfect model is on the diagonal.",
             x_label="target",
             y_label="prediction",
+            diagonal=True,
             points=[Points(x=targets[rows, place].tolist(), y=outputs[rows, place].tolist())],
         ),
     )

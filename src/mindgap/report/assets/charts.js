@@ -50,9 +50,11 @@
       plot.dispatchEvent(new CustomEvent("cell", { bubbles: true, detail: `${point.y},${point.x}` }));
     });
   };
-  // Paper is white and narrow: about 640 pixels between the margins, and less in a half row.
-  const paper = (plot, { height, scene }) => ({
-    autosize: false, width: plot.closest(".chart.wide") ? 640 : 300, height: scene ? 320 : Math.min(height, 230),
+  // Paper is white and narrow: about 640 pixels between the margins, and less in a half row. Bars that
+  // lie need their height, and three other charts fit on a page.
+  const paper = (plot, { height, scene, yaxis }) => ({
+    autosize: false, width: plot.closest(".chart.wide") ? 640 : 300,
+    height: scene ? 320 : yaxis?.autorange === "reversed" ? Math.min(height, 480) : Math.min(height, 175),
   });
   const redraw = (dark, size) => {
     for (const plot of plots.filter(is_drawn)) {

@@ -10,6 +10,7 @@ from mindgap.report.style import (
     CYCLE,
     INK,
     MIDDLE,
+    MUTED,
     NEARLY_WHITE,
     PALE_BLUE,
     PALE_ORANGE,
@@ -24,6 +25,7 @@ from mindgap.report.style import (
     clean,
     color_of,
     figure,
+    line,
     lines_across,
     named,
 )
@@ -69,7 +71,11 @@ def _matrix(chart: Heatmap) -> Figure:
         "z": _lists(chart.z)
         if chart.diverging
         else [[value or None for value in row] for row in chart.z],
-        **({"zmid": 0} if chart.diverging else {"zmin": 0, "zmax": max([*finite(chart.z), 1])}),
+        **(
+            {"zmid": 0}
+            if chart.diverging
+            else {"zmin": 0, "zmax": max(finite(chart.z), default=0.0) or 1.0}
+        ),
         "colorscale": DIVERGING if chart.diverging else COUNTS,
         "xgap": 2,
         "ygap": 2,
@@ -143,13 +149,23 @@ def _contour(chart: Heatmap, row: Contour, place: int) -> dict[str, Any]:
 def scatter_figure(chart: Scatter) -> Figure:
     """Draw groups of points."""
     return figure(
-        point_traces(chart.points, chart.value_label),
+        [*_diagonal(chart), *point_traces(chart.points, chart.value_label)],
         height=420,
         x=axis(chart.x_label, chart.x_scale),
         y=axis(chart.y_label, chart.y_scale),
         shapes=lines_across(chart.marks),
         showlegend=len(chart.points) > 1,
     )
+
+
+def _diagonal(chart: Scatter) -> list[dict[str, Any]]:
+    """Draw the line on which both coordinates are equal, as far as there are points on both axes."""
+    across, upward = (finite([row.coordinates[axis] for row in chart.points]) for axis in (0, 1))
+    if not chart.diagonal or not across or not upward:
+        return []
+    ends = [min(*across, *upward), max(*across, *upward)]
+    drawn = line("equal", ends, ends, MUTED, "dot")
+    return [{**drawn, "hoverinfo": "skip", "hovertemplate": None, "showlegend": False}]
 
 
 def point_traces(

@@ -1,6 +1,8 @@
 """Bars with whiskers and notes, and histograms."""
 
+import dataclasses
 import math
+import textwrap
 from typing import Any
 
 from mindgap.core import Bar, Histogram, Mark, Series
@@ -27,6 +29,7 @@ from mindgap.report.style import (
 HATCH = {"size": 7, "solidity": 0.3}
 MOST_LETTERS = 110  # of all names together, that fit under bars side by side
 LONGEST_NAME = 14  # characters under a bar
+FLAT = 0.02  # of the highest bin, four pixels of a chart; lower bins cannot be read
 LETTER = 0.023  # width of a letter of a note, as a share of a lying chart
 
 
@@ -41,6 +44,9 @@ def bar_figure(chart: Bar) -> Figure:
         **named(chart.names, longest),
         "title": axis_title(chart.x_label),
     }
+    if not lying:  # a narrow screen has room for names only if they stand upright
+        names |= {"ticktext": [_wrapped(name, longest) for name in chart.names]}
+        names |= {"autotickangles": [0, 90]}
     values = axis(chart.y_label, chart.y_scale, chart.percent)
     values |= {"range": [0, chart.top]} if chart.top is not None else {}
     ends = [_note(chart, place, lying) for place in range(len(chart.notes))]
@@ -57,6 +63,12 @@ def bar_figure(chart: Bar) -> Figure:
         annotations=ends,
         **({} if several else {"margin": BARE}),
     )
+
+
+def _wrapped(name: str, longest: int) -> str:
+    """Return a name in up to three lines, broken between words."""
+    lines = textwrap.wrap(name, longest, break_long_words=False, max_lines=3, placeholder=" …")
+    return "<br>".join(clean(line, longest) for line in lines)
 
 
 def _placed(mark: Mark, lying: bool, told: bool) -> Mark:
@@ -141,9 +153,15 @@ def _note(chart: Bar, place: int, lying: bool) -> dict[str, Any]:
 
 
 def histogram_figure(chart: Histogram) -> Figure:
-    """Draw shares as outlines, or counts as bars, the later group in front."""
+    """Draw shares as outlines, or counts as bars, the later group in front.
+
+    Where the chart leaves it open, one bin far above the others makes the scale logarithmic.
+    """
     several = len(chart.counts) > 1
     ends = [chart.edges[0], chart.edges[-1]]
+    if not chart.y_scale and _towers(chart):
+        label = f"{chart.y_label or ('share' if chart.shares else 'samples')}, log scale"
+        chart = dataclasses.replace(chart, y_scale="log", y_label=label)
     y = axis(chart.y_label, chart.y_scale, percent=chart.shares)
     if chart.y_scale == "log" and chart.shares:
         y |= {"dtick": 1, "tickformat": "~%", "range": _range_of_shares(chart)}
@@ -164,6 +182,17 @@ def histogram_figure(chart: Histogram) -> Figure:
         showlegend=several,
         **({} if several else {"margin": BARE}),
     )
+
+
+def _towers(chart: Histogram) -> bool:
+    """Tell whether one bin is so high that half of the others would be flat on the ground."""
+    heights = sorted(
+        count / (sum(counts) if chart.shares else 1)
+        for counts in chart.counts.values()
+        for count in counts
+        if count
+    )
+    return bool(heights) and heights[len(heights) // 2] < FLAT * heights[-1]
 
 
 def _range_of_shares(chart: Histogram) -> list[float]:

@@ -22,7 +22,7 @@ from mindgap.report.figures.surface import (
     path_color,
     visible,
 )
-from mindgap.report.style import CYCLE, FONT, GRAY, MUTED
+from mindgap.report.style import CYCLE, FONT, GRAY, INK, MUTED
 
 WIDTH, HEIGHT = 760, 520
 MOST = 48  # cells each way that a image of this size can show
@@ -136,7 +136,7 @@ def _mark(
     return [
         f'<path d="M{x:.1f} {y:.1f}V{end:.1f}" stroke="{color}" stroke-width="3" fill="none"/>',
         f'<circle cx="{dot[0]:.1f}" cy="{dot[1]:.1f}" r="4.5" fill="{color}" stroke="#fff" stroke-width="1.2"/>',
-        f'<text x="{x:.0f}" y="{above:.0f}" text-anchor="middle" {halo} fill="{color}">{name}</text>',
+        f'<text x="{x:.0f}" y="{above:.0f}" text-anchor="middle" {halo} fill="{INK}">{name}</text>',
     ]
 
 

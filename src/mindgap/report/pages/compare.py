@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from mindgap.core import Advice, Bar, InputError, Interval, Series, plain, write_whole
+from mindgap.core import Advice, Bar, InputError, Interval, Series, plain, write_as
 from mindgap.core.plain import check_types, fields_of
 from mindgap.diagnoses.diagnose import NO_NUMBERS_FOUND
 from mindgap.report import text as terminal, wording
-from mindgap.report.parts import Card, Verdict
+from mindgap.report.parts import Card, Tone, Verdict
 from mindgap.report.report import Report, decode
 from mindgap.report.verdict.verdict import is_held_out, models_of
 
@@ -115,26 +115,27 @@ class Comparison:
         Returns:
             The path of the file.
         """
-        writers = {".html": page, ".json": _json, ".md": markdown, ".txt": _plain_text}
-        suffix = Path(path).suffix.lower()
-        if suffix not in writers:
-            raise InputError(
-                f"A comparison's path must end in {', '.join(writers)}, got {os.fspath(path)!r}. "
-                "Rename it."
-            )
-        return write_whole(path, writers[suffix](self))
+        makers = {
+            ".html": lambda: page(self),
+            ".json": lambda: (
+                json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+            ),
+            ".md": lambda: markdown(self),
+            ".txt": lambda: text(self, terminal.WIDEST) + "\n",
+        }
+        return write_as(path, makers)
 
 
-def _json(found: Comparison) -> str:
-    return json.dumps(found.to_dict(), allow_nan=False, ensure_ascii=False, indent=1) + "\n"
-
-
-def _plain_text(found: Comparison) -> str:
-    return text(found, terminal.WIDEST) + "\n"
-
-
-MODELS_NOT_RECIPES = (
-    "This compares models, not ways to train: another seed gives another model. Train several "
+KINDS: Mapping[str, tuple[str, Tone]] = {
+    "not comparable": ("Not comparable", "neutral"),
+    "unfair": ("Not a fair comparison", "bad"),
+    "no difference": ("No difference shown", "neutral"),
+    "tie": ("No single best", "neutral"),
+    "difference": ("Difference shown", "good"),
+}
+SAME_TEST = Advice(text="Pass test=(inputs, targets), the same for all.")
+MODELS_NOT_RECIPES = Advice(
+    text="This compares models, not ways to train: another seed gives another model. Train several "
     "seeds with mindgap.ensemble to compare recipes."
 )
 
@@ -146,76 +147,47 @@ def judge(reports: Sequence[Report], pairs: Sequence[Pair]) -> Verdict:
         reports: One per subject, titled with its name.
         pairs: The comparisons, with corrected p-values.
     """
-    sentences = [_basis(reports, pairs), *_problems(reports)]
-    common = {"sentences": tuple(filter(None, sentences))}
-    unfair = [(report, name) for report in reports for name in _voiding(report)]
+    unfair = [report for report in reports if _is_voided(report)]
+    advice: tuple[Advice, ...]
     if not pairs:
-        return Verdict(
-            kind="not comparable",
-            label="Not comparable",
-            tone="neutral",
-            headline="These models cannot be compared: fewer than two have errors on test data.",
-            advice=(Advice(text="Pass test=(inputs, targets), the same for all."),),
-            **common,
-        )
-    if unfair:
-        report, _ = unfair[0]
-        return Verdict(
-            kind="unfair",
-            label="Not a fair comparison",
-            tone="bad",
-            headline=f"The test errors cannot be compared yet. {report.title}: "
-            f"{report.verdict.headline}",
-            advice=report.verdict.advice,
-            **common,
-        )
-    return _difference(reports, pairs, common)
+        kind, advice = "not comparable", (SAME_TEST,)
+        headline = "These models cannot be compared: fewer than two have errors on test data."
+    elif unfair:
+        kind, advice, bad = "unfair", unfair[0].verdict.advice, unfair[0]
+        headline = f"The test errors cannot be compared yet. {bad.title}: {bad.verdict.headline}"
+    else:
+        advice = (MODELS_NOT_RECIPES,)
+        kind, headline = _difference(reports, pairs)
+    label, tone = KINDS[kind]
+    sentences = tuple(filter(None, [_basis(reports, pairs), *_problems(reports)]))
+    return Verdict(
+        kind=kind, label=label, tone=tone, headline=headline, sentences=sentences, advice=advice
+    )
 
 
-def _difference(
-    reports: Sequence[Report], pairs: Sequence[Pair], common: Mapping[str, Any]
-) -> Verdict:
-    errors = {report.title: report.facts.test_error or 0.0 for report in reports}
-    names = list(dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second)))
-    best = min(names, key=lambda name: errors[name])
-    against = [pair for pair in pairs if best in (pair.first, pair.second)]
-    equal = [
-        pair.second if pair.first == best else pair.first for pair in against if not pair.differs
-    ]
+def _difference(reports: Sequence[Report], pairs: Sequence[Pair]) -> tuple[str, str]:
+    """Return the kind of the verdict and its headline."""
     facts = reports[0].facts
-    what, lowest = "error" if facts.rate else "loss", wording.error(facts, errors[best])
-    advice = (Advice(text=MODELS_NOT_RECIPES),)
+    what = "error" if facts.rate else "loss"
+    errors = {report.title: report.facts.test_error or 0.0 for report in reports}
+    known = dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second))
+    best, *others = sorted(known, key=lambda name: errors[name])
+    equal = [
+        pair.second if pair.first == best else pair.first
+        for pair in pairs
+        if best in (pair.first, pair.second) and not pair.differs
+    ]
+    lowest = f"{best} has the lowest test {what}"
     if not any(pair.differs for pair in pairs):
-        return Verdict(
-            kind="no difference",
-            label="No difference shown",
-            tone="neutral",
-            headline=f"No difference in test {what} is shown between {_and(names)}.",
-            advice=advice,
-            **common,
+        return (
+            "no difference",
+            f"No difference in test {what} is shown between {_and(list(known))}.",
         )
     if equal:
-        return Verdict(
-            kind="tie",
-            label="No single best",
-            tone="neutral",
-            headline=f"{best} has the lowest test {what}, {lowest}, but no difference from "
-            f"{_and(equal)} is shown.",
-            advice=advice,
-            **common,
-        )
-    others = ", ".join(
-        f"{name} {wording.error(facts, errors[name])}"
-        for name in sorted(names, key=lambda name: errors[name])[1:]
-    )
-    return Verdict(
-        kind="difference",
-        label="Difference shown",
-        tone="good",
-        headline=f"{best} has the lowest test {what}: {lowest} ({others}).",
-        advice=advice,
-        **common,
-    )
+        size = wording.error(facts, errors[best])
+        return "tie", f"{lowest}, {size}, but no difference from {_and(equal)} is shown."
+    rest = ", ".join(f"{name} {wording.error(facts, errors[name])}" for name in others)
+    return "difference", f"{lowest}: {wording.error(facts, errors[best])} ({rest})."
 
 
 def _and(names: Sequence[str]) -> str:
@@ -245,10 +217,10 @@ def _problems(reports: Sequence[Report]) -> Iterator[str]:
             yield f"{report.title}: {report.verdict.headline}"
 
 
-def _voiding(report: Report) -> list[str]:
-    """Return the findings that make a test error say nothing."""
+def _is_voided(report: Report) -> bool:
+    """Tell whether a finding makes the test error say nothing."""
     told = {f.name for f in report.findings if f.voids and f.severity == "wrong"}
-    return sorted(told - {NO_NUMBERS_FOUND})
+    return bool(told - {NO_NUMBERS_FOUND})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

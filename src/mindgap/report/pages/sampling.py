@@ -88,7 +88,7 @@ def sampling_html(
         "sampling.html",
         verdict=judge_sampling(sampler, acquisition, comparison),
         comparison=comparison,
-        source=source or "Taylor based sampling",
+        source=source or "Taylor Based Sampling",
         known=len(sampler.answers),
         failed=len(sampler.failed),
         inputs=sampler.domain.dimension,

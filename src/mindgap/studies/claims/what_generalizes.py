@@ -334,21 +334,23 @@ def _maps(levels: Levels, found: Mapping[Cell, Record], shared: Shares) -> list[
     places = sorted(sorted(range(len(FACTORS)), key=lambda k: -shared[FACTORS[k]][0])[:2])
     others = tuple(k for k in range(len(FACTORS)) if k not in places)
     first, second = (FACTORS[k] for k in places)
+    rows, columns = _in_order(levels[first]), _in_order(levels[second])
+    table = _table(levels, found, None).mean(axis=others)
     return [
         bars,
         Heatmap(
             title=f"Mean test error by {first} and {second}",
             x_label=second,
             y_label=first,
-            x=[str(level) for level in sorted(levels[second])],
-            y=[str(level) for level in levels[first]],
-            z=_sorted_columns(_table(levels, found, None).mean(axis=others), levels[second]),
+            x=[str(levels[second][k]) for k in columns],
+            y=[str(levels[first][k]) for k in rows],
+            z=table[np.ix_(rows, columns)].tolist(),
             z_label="test error",
         ),
     ]
 
 
-def _sorted_columns(table: Array, levels: Sequence[Any]) -> list[list[float]]:
-    order = sorted(range(len(levels)), key=lambda k: levels[k])
-    columns: list[list[float]] = table[:, order].tolist()
-    return columns
+def _in_order(levels: Sequence[Any]) -> list[int]:
+    """Return the places of numbers from small to large, of names as they are."""
+    places = list(range(len(levels)))
+    return places if isinstance(levels[0], str) else sorted(places, key=lambda k: levels[k])

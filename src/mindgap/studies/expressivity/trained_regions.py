@@ -8,6 +8,7 @@ import torch
 
 from mindgap.core import (
     Chart,
+    Claim,
     Line,
     Recipe,
     Record,
@@ -28,6 +29,7 @@ from mindgap.studies.expressivity.boundaries import BOUNDARIES, samples
 from mindgap.training.ensemble import ensemble
 
 TEST = 4_000
+LEVEL, ORDER = 0.05, 10  # of corrected tests; "of the order of" means within this factor
 STATES = {"before": "before training", "after": "after training"}
 NOTES = (
     "Published claims: the largest number of regions grows exponentially with depth (Montúfar et al., "
@@ -110,7 +112,40 @@ class TrainedRegions(Study):
             rows=tuple(self._row(depth, runs, p) for depth, p in _compared(runs).items()),
             notes=(*NOTES, *self._judged(runs)),
             charts=(self._chart(runs), _errors(runs)),
+            claims=self._claims(runs),
         )
+
+    def _claims(self, runs: dict[int, list[Record]]) -> tuple[Claim, ...]:
+        """Judge the bound, what is said of trained networks, and what is hoped of depth."""
+        serra_holds = [self._within(depth, record) for depth, own in runs.items() for record in own]
+        shares = [
+            _mean(own, state) / (sum(self._widths(depth)) ** 2 / 2)
+            for depth, own in runs.items()
+            for state in STATES
+        ]
+        first, *others = runs
+        compared = _compared(runs)
+        more = [
+            (compared[depth] or 0.0) < LEVEL
+            and _mean(runs[depth], "after") > _mean(runs[first], "after")
+            for depth in others
+        ]
+        held = Claim.counted(
+            "No network has more regions than its upper bound.", sum(serra_holds), len(serra_holds)
+        )
+        near = sum(1 / ORDER <= share <= ORDER for share in shares)
+        size = Claim.counted(
+            f"Networks have half the square of their units, within a factor of {ORDER}.",
+            near,
+            len(shares),
+        )
+        deep = Claim.counted(
+            "With equal parameters, deeper networks have more regions.", sum(more), len(more)
+        )
+        return held, size, *((deep,) if others else ())
+
+    def _within(self, depth: int, record: Record) -> bool:
+        return bool(max(record["before"], record["after"]) <= serra(self._widths(depth), 2))
 
     def _row(self, depth: int, runs: dict[int, list[Record]], p: float | None) -> tuple[Any, ...]:
         widths, own = self._widths(depth), runs[depth]
@@ -126,11 +161,7 @@ class TrainedRegions(Study):
         return [width_of(depth, self.parameters_each)] * depth
 
     def _judged(self, runs: dict[int, list[Record]]) -> list[str]:
-        within = [
-            max(record["before"], record["after"]) <= serra(self._widths(depth), 2)
-            for depth, own in runs.items()
-            for record in own
-        ]
+        within = [self._within(depth, record) for depth, own in runs.items() for record in own]
         told = [f"{sum(within)} of {len(within)} networks are within Serra's bound."]
         deep = max(runs)
         if deep > min(runs):

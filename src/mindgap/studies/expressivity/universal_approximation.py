@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mindgap.core import (
     Chart,
+    Claim,
     Line,
     Recipe,
     Record,
@@ -137,6 +138,7 @@ class UniversalApproximation(Study):
             rows=tuple(_row(trial, record) for trial, record in records),
             notes=(*NOTES, *_judged(records)),
             charts=tuple(_chart(name, records) for name in TARGETS),
+            claims=_claims(records),
         )
 
     def tiny(self) -> Self:
@@ -278,8 +280,20 @@ def _curves(target: str, records: Sequence[tuple[Trial, Record]]) -> dict[str, d
     return found
 
 
+def _held(records: Sequence[tuple[Trial, Record]]) -> list[bool]:
+    """Tell of every construction whether its error is within its bound, up to rounding."""
+    known = [record for _, record in records if record["bound"]]
+    return [max(row["errors"]) <= row["bound"] * (1 + 1e-6) + 1e-8 for row in known]
+
+
+def _claims(records: Sequence[tuple[Trial, Record]]) -> tuple[Claim, ...]:
+    held = _held(records)
+    text = "Some network of this size is within the error that its theorem promises."
+    return (Claim.counted(text, sum(held), len(held)),) if held else ()
+
+
 def _judged(records: Sequence[tuple[Trial, Record]]) -> list[str]:
-    held = [max(r["errors"]) <= r["bound"] * (1 + 1e-6) + 1e-8 for _, r in records if r["bound"]]
+    held = _held(records)
     told = [f"{sum(held)} of {len(held)} constructions are within their bound."]
     for target in TARGETS:
         rates = [

@@ -1,5 +1,6 @@
 """The loss surface of a network with two weights, on all samples and on mini-batches."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -9,6 +10,7 @@ from torch import nn
 
 from mindgap.core import (
     Chart,
+    Claim,
     Contour,
     Heatmap,
     Record,
@@ -94,6 +96,7 @@ class TwoParameterSurface(Study):
             rows=tuple(_row(trial, record) for trial, record in records),
             notes=NOTES,
             charts=tuple(self._charts(records)),
+            claims=_claims(records),
         )
 
     def _charts(self, records: Sequence[tuple[Trial, Record]]) -> list[Chart]:
@@ -147,6 +150,29 @@ def surface_of(x: Any, y: Any, axis: torch.Tensor) -> Any:
     flat = FlatLoss(Subject(model.double(), "mse", data))
     directions = torch.eye(2, dtype=torch.float64)
     return surface(flat, directions, axis, axis, center=torch.zeros(2)).numpy()
+
+
+def _claims(records: Sequence[tuple[Trial, Record]]) -> tuple[Claim, ...]:
+    """Judge what the figure of the slides shows."""
+    whole = [np.array(r["surface"]) for trial, r in records if trial["batch_size"] >= SAMPLES]
+    spreads = [r["spread"] for _, r in sorted(records, key=lambda row: -row[0]["batch_size"])]
+    return (
+        *(Claim.shown("The loss is not convex.", _bends_down(heights)) for heights in whole),
+        Claim.shown(
+            "The fewer samples in a batch, the more its surface differs from that of the others.",
+            all(a < b for a, b in itertools.pairwise(spreads)),
+        ),
+    )
+
+
+def _bends_down(heights: Any) -> bool:
+    """Tell whether a point of the grid lies above the chord of its neighbors, beyond rounding.
+
+    >>> _bends_down(np.array([[0.0, 1.0, 0.0]])), _bends_down(np.array([[1.0, 0.0, 1.0]]))
+    (True, False)
+    """
+    bends = [np.diff(heights, n=2, axis=axis) for axis in (0, 1)]
+    return any(bool((found < -1e-3).any()) for found in bends)
 
 
 def _row(trial: Trial, record: Record) -> tuple[object, ...]:

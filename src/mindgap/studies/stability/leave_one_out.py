@@ -183,6 +183,7 @@ def _chart(groups: dict[str, list[Record]]) -> Scatter:
         title="Mean leave-one-out stability against the gap, one point per data set",
         x_label="gap of the loss",
         y_label="mean leave-one-out stability",
+        diagonal=True,
         points=[
             Points(
                 name=name,

@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mindgap.core import Recipe, Record, Study, Table, Trial, generator, holm, option, paired
+from mindgap.core import Claim, Recipe, Record, Study, Table, Trial, generator, holm, option, paired
 from mindgap.data import DataSet, load, standardize, stratified_split
 from mindgap.nets import MLP
 from mindgap.ops.convex.heads import solve_heads
@@ -179,8 +179,14 @@ class WhenVbswHelps(Study):
             "Helps or hurts: compared with permuted weights chosen in the same way, paired over "
             f"splits by the corrected resampled t-test, with p < 0.05 corrected by Holm{both}.",
         ]
+        helped = sum(word == "helps" for _, word in ends)
+        claims = Claim.counted("VBSW lowers the test error.", helped, len(ends)) if ends else None
         return Table(
-            title="When does VBSW help?", columns=columns, rows=tuple(lines), notes=tuple(notes)
+            title="When does VBSW help?",
+            columns=columns,
+            rows=tuple(lines),
+            notes=tuple(notes),
+            claims=(claims,) if claims else (),
         )
 
     def tiny(self) -> Self:
