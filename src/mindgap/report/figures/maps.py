@@ -5,20 +5,8 @@ from typing import Any
 
 from mindgap.core import Chart, Contour, Heatmap, Points, Scatter
 from mindgap.core.chart.numbers import finite
+from mindgap.report import style
 from mindgap.report.style import (
-    BARE,
-    CYCLE,
-    INK,
-    MIDDLE,
-    MUTED,
-    NEARLY_WHITE,
-    PALE_BLUE,
-    PALE_ORANGE,
-    PALE_RED,
-    PALE_VIOLET,
-    PAPER,
-    TEST,
-    VIOLET,
     Figure,
     axis,
     axis_title,
@@ -31,9 +19,15 @@ from mindgap.report.style import (
 )
 
 SYMBOLS = {"cross": "x-thin", "ring": "circle-open"}  # Plotly's names where they differ
-HEAT = [[0, NEARLY_WHITE], [0.5, PALE_VIOLET], [1, VIOLET]]
-COUNTS = [[0, PALE_ORANGE], [1, TEST]]
-DIVERGING = [[0, "#2166ac"], [0.25, PALE_BLUE], [0.5, MIDDLE], [0.75, PALE_RED], [1, "#b2182b"]]
+HEAT = [[0, style.NEARLY_WHITE], [0.5, style.PALE_VIOLET], [1, style.VIOLET]]
+COUNTS = [[0, style.PALE_ORANGE], [1, style.TEST]]
+DIVERGING = [
+    [0, "#2166ac"],
+    [0.25, style.PALE_BLUE],
+    [0.5, style.MIDDLE],
+    [0.75, style.PALE_RED],
+    [1, "#b2182b"],
+]
 SMALLEST, LARGEST = 5, 11  # pixels across a point
 FEW, FEW_SIZE = 300, 7  # so few points without weights can be drawn so large
 MOST_IN_CELLS = 12  # names on an axis at which a cell has room for its number
@@ -89,7 +83,7 @@ def _matrix(chart: Heatmap) -> Figure:
         for names, label in zip((chart.x, chart.y), _labels(chart), strict=True)
     )
     x["range"], y["range"] = [-0.5, len(columns) - 0.5], [len(rows) - 0.5, -0.5]
-    return figure([trace], height=320, x=x, y=y, margin=BARE)
+    return figure([trace], height=320, x=x, y=y, margin=style.BARE)
 
 
 def _diverging(chart: Heatmap) -> dict[str, Any]:
@@ -128,8 +122,8 @@ def _bar_title(text: str) -> dict[str, Any]:
 def _contour(chart: Heatmap, row: Contour, place: int) -> dict[str, Any]:
     """Where the map is zero, as one line; equal names are one entry of the legend."""
     names = list(dict.fromkeys(other.name for other in chart.contours))
-    free = CYCLE[len(chart.points) :] or CYCLE  # colors that the points leave
-    color = INK if len(names) == 1 else free[names.index(row.name) % len(free)]
+    free = style.CYCLE[len(chart.points) :] or style.CYCLE  # colors that the points leave
+    color = style.INK if len(names) == 1 else free[names.index(row.name) % len(free)]
     return {
         "type": "contour",
         "x": list(chart.x),
@@ -164,7 +158,7 @@ def _diagonal(chart: Scatter) -> list[dict[str, Any]]:
     if not chart.diagonal or not across or not upward:
         return []
     ends = [min(*across, *upward), max(*across, *upward)]
-    drawn = line("equal", ends, ends, MUTED, "dot")
+    drawn = line("equal", ends, ends, style.MUTED, "dot")
     return [{**drawn, "hoverinfo": "skip", "hovertemplate": None, "showlegend": False}]
 
 
@@ -215,7 +209,9 @@ def _points(row: Points, place: int, heaviest: float, size: float) -> dict[str, 
             "symbol": SYMBOLS.get(row.symbol, row.symbol),
             "size": sizes or size,
             "opacity": 0.85,
-            "line": {"color": own, "width": 1.2} if outline else {"color": PAPER, "width": 0.7},
+            "line": {"color": own, "width": 1.2}
+            if outline
+            else {"color": style.PAPER, "width": 0.7},
         },
         "customdata": list(row.weights),
         "hovertemplate": f"%{{x:.4~g}}, %{{y:.4~g}}{weighed}",
