@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from mindgap.core import Diagnosis, Finding, Recipe, Results, Subject, catalog
+from mindgap.core import Advice, Diagnosis, Finding, Recipe, Results, Subject, catalog
 from mindgap.core.spec import REGISTRY
 from mindgap.diagnoses.diagnose import FAMILY, _advised, diagnose
 
@@ -161,3 +161,13 @@ def test_remedies_that_do_not_fit_are_not_advised() -> None:
         names = {advice.remedy for advice in _advised(finding, subject, ()).advice}
         assert ("label-smoothing" in names) == advised
         assert "self-paced" in names
+
+
+def test_a_model_without_weights_gets_no_remedy_of_training() -> None:
+    x = torch.linspace(-1, 1, 40)[:, None]
+    forest = Subject(nn.Softmax(1), "cross_entropy", (x.repeat(1, 2), (x[:, 0] > 0).long()))
+    own = (Advice(text="Collect more."), Advice(text="Shrink.", remedy="weight-decay"))
+    finding = Finding(
+        name="any", sentence="So.", severity="wrong", symptom="wrong labels", advice=own
+    )
+    assert _advised(finding, forest, ()).advice == own[:1]

@@ -248,7 +248,13 @@ def _ordered(
 
 
 def _advised(finding: Finding, subject: Subject, in_use: Collection[str]) -> Finding:
-    """Add the remedies that treat the symptom, fit and are not in use, the cheapest first."""
+    """Add the remedies that treat the symptom, fit and are not in use, the cheapest first.
+
+    Remedies change how weights are trained: to who has none, such as a forest, none is advised.
+    """
+    if not any(True for _ in subject.model.parameters()):
+        kept = tuple(advice for advice in finding.advice if not advice.remedy)
+        return dataclasses.replace(finding, advice=kept)
     if finding.severity == "note" or finding.symptom is None or finding.explained_by:
         return finding
     named = {advice.remedy for advice in finding.advice} | set(in_use)

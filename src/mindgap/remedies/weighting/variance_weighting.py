@@ -75,7 +75,7 @@ class VarianceWeighting(Remedy):
     method = ("V7",)
     cites = ("novello2020variance",)
     strength = "max_weight"
-    treats = frozenset({"hard samples", "wrong labels"})
+    treats = frozenset({"hard samples"})
     needs = frozenset({"training data"})
     cost = 1.5
 
