@@ -96,12 +96,12 @@ class Comparison:
 
     def to_dict(self) -> dict[str, object]:
         """Return plain data."""
-        found = dataclasses.asdict(self)
+        found = {**dataclasses.asdict(self), "ratio": self.ratio}
         errors = {name: None if math.isnan(found[name]) else found[name] for name in ERRORS}
         return {"word": self.word, **found, **errors, "sentences": list(self.sentences)}
 
 
-ERRORS = ("sampled", "uniform")
+ERRORS = ("sampled", "uniform", "ratio")
 ANSWERS = {
     "better": "Uniform points would have done worse.",
     "worse": "Uniform points would have done better.",
