@@ -61,7 +61,7 @@ class UniformQuestion(Study):
     method = ("T1", "T2")
     cites = ("novello2020variance", "nadeau2003inference")
 
-    seeds: int = option(40, help="samplings of every kind", low=2)
+    seeds: int = option(24, help="samplings of every kind", low=2)
     sizes: tuple[int, ...] = option(
         (16, 40), help="numbers of new points, and of points of the initial design", low=10
     )
