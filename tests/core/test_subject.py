@@ -162,6 +162,22 @@ def test_a_value_of_ones_own_is_cached_by_key_until_a_weight_changes() -> None:
     assert subject.cached(("own-measure", 1), largest) != first
 
 
+def test_it_is_known_what_cached_values_cost_and_who_used_them() -> None:
+    subject = Subject(nn.Linear(2, 1), "mse", (torch.eye(2), torch.ones(2, 1)))
+    assert not subject.knows("spread")
+    subject.cached("spread", lambda: sum(range(2_000_000)))
+    seconds = subject.asked["spread"]
+    assert seconds > 0
+    subject.asked.clear()
+    assert subject.part(torch.arange(1)).asked is subject.asked
+    subject.cached("spread", lambda: 0)
+    assert subject.asked == {"spread": seconds}
+    assert subject.knows("spread")
+    with torch.no_grad():
+        next(subject.model.parameters()).add_(1)
+    assert not subject.knows("spread")
+
+
 def test_a_changed_buffer_is_noticed() -> None:
     model = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3))
     subject = Subject(model, "cross_entropy", (x, y))

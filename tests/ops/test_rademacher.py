@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from mindgap.core import InputError
+from mindgap.ops import rademacher
 from mindgap.ops.rademacher import (
     kernel_complexity,
     linear_complexity,
@@ -35,7 +36,9 @@ def test_closed_form_is_above_and_within_the_root_of_two(
     assert kernel_complexity(features @ features.T, norm) == pytest.approx(found)
 
 
-def test_draws_converge_to_all_signs() -> None:
+@pytest.mark.parametrize("signs", [rademacher.SIGNS, 60_000])
+def test_draws_converge_to_all_signs(signs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rademacher, "SIGNS", signs)  # in one block, or three samples at a time
     random = torch.Generator().manual_seed(0)
     features = torch.randn(8, 3, generator=random, dtype=torch.float64)
     truth = exact(features, 2.0)

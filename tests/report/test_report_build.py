@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import time
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from mindgap.core import Advice
 from mindgap.core.errors import InputError, UnknownNameError
 from mindgap.core.plain import plain
 from mindgap.core.subject import Subject
+from mindgap.jobs import examine as examine_module
+from mindgap.measures.curvature import curvature_measure
 from mindgap.report import Report, report as report_module
 from mindgap.report.report import decode
 
@@ -147,6 +150,28 @@ def slow(ticks):
         return report_module.build(*arguments, **options)
 
     return build
+
+
+def test_what_only_the_cache_made_cheap_is_not_measured_at_the_initial_weights(monkeypatch):
+    search = curvature_measure.top_eigenpairs
+
+    def slow(*arguments, **settings):
+        until = time.process_time() + 0.3
+        while time.process_time() < until:
+            pass
+        return search(*arguments, **settings)
+
+    monkeypatch.setattr(curvature_measure, "top_eigenpairs", slow)
+    x = torch.linspace(-1, 1, 40)[:, None]
+    net = torch.nn.Linear(1, 1)
+    before = {name: value + 1 for name, value in net.state_dict().items()}
+    names = ["keskar-sharpness", "largest-hessian-eigenvalue", "parameter-norm"]
+    known = {}
+    for most in (0.2, 60.0):
+        monkeypatch.setattr(examine_module, "AGAIN", most)
+        report = examine(Subject(net, "mse", (x, x), initial=before), measures=names, bounds=())
+        known[most] = [card.untrained is not None for card in report.measures]
+    assert known == {0.2: [False, False, True], 60.0: [True, True, True]}
 
 
 def test_the_gap_and_the_overlap_are_known_even_if_nobody_asked():

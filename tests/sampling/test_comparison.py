@@ -31,14 +31,27 @@ def test_points_that_teach_more_are_better(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(shared[0]) == 12
         assert not torch.isin(test[0], torch.cat([shared[0], own[0]])).any()
         ours = bool(torch.isin(own[0], new[0]).all())
-        return (0.1 if ours else 0.5) + 0.05 * float(test[0].mean())
+        return (0.1 if ours else 0.5) * math.exp(0.05 * float(test[0].mean()))
 
-    monkeypatch.setattr("mindgap.sampling.comparison._error", planted)
+    monkeypatch.setattr("mindgap.sampling.comparison.regression_error", planted)
     found = against_uniform(drawn(12, 0), new, drawn(50, 2), BOUNDS)
     assert found.word == "better"
-    assert found.uniform - found.sampled == pytest.approx(0.4)
+    assert found.uniform / found.sampled == pytest.approx(5, rel=0.02)
     assert (found.exchanged, found.size, found.tested, found.extra) == (20, 32, 50, 50)
     assert "would have done worse" in found.sentences[0]
+
+
+def test_points_where_a_function_is_steep_are_better() -> None:
+    """What a regression by one smooth kernel cannot use, and a rougher one can."""
+    found = []
+    for seed in range(4):
+        random = torch.Generator().manual_seed(seed)
+        places = torch.rand(90, 1, generator=random, dtype=torch.float64)
+        steep = 0.5 + 0.1 * (torch.rand(30, 1, generator=random, dtype=torch.float64) - 0.5)
+        tables = [(x, torch.tanh(40 * (x - 0.5))) for x in (places[:30], steep, places[30:])]
+        found.append(against_uniform(*tables, BOUNDS, seed))
+    assert all(one.ratio < 0.7 for one in found)
+    assert [one.word for one in found].count("better") >= 2
 
 
 def test_points_where_nothing_happens_are_worse() -> None:
@@ -50,14 +63,14 @@ def test_points_where_nothing_happens_are_worse() -> None:
 
 
 def test_without_fresh_points_no_gain_is_ever_claimed() -> None:
-    gain = Interval(low=-0.3, high=-0.1)
+    gain = Interval(low=0.3, high=0.9)
     assert Comparison(interval=gain, extra=20).word == "better"
     alone = Comparison(sampled=0.1, uniform=0.3, interval=gain)
     assert alone.word == "unknown"
     assert "cannot be said" in alone.sentences[0]
     assert "--compare N" in alone.sentences[-1]
-    assert Comparison(interval=Interval(low=0.1, high=0.3)).word == "worse"
-    assert Comparison(interval=Interval(low=-0.1, high=0.3)).word == "unclear"
+    assert Comparison(interval=Interval(low=1.1, high=1.3)).word == "worse"
+    assert Comparison(interval=Interval(low=0.9, high=1.3)).word == "unclear"
 
 
 def test_uniform_points_are_not_told_from_uniform_points() -> None:
@@ -85,21 +98,26 @@ def test_the_model_is_the_ridge_regression_with_the_least_error_left_out() -> No
     points, values = drawn(18, 3)
     places = torch.linspace(0, 1, 7, dtype=torch.float64)[:, None]
 
-    def kernel(first: np.ndarray, second: np.ndarray, width: float) -> np.ndarray:
-        return np.exp(-0.5 * ((first - second.T) / width) ** 2)
+    def kernel(first: np.ndarray, second: np.ndarray, kind: int, width: float) -> np.ndarray:
+        apart = np.abs(first - second.T) / width
+        root = 3**0.5 * apart
+        return (np.exp(-0.5 * apart**2), (1 + root) * np.exp(-root), np.exp(-apart))[kind]
 
-    def predict(x: np.ndarray, y: np.ndarray, at: np.ndarray, width: float, ridge: float):
-        weights = np.linalg.solve(kernel(x, x, width) + ridge * np.eye(len(x)), y)
-        return kernel(at, x, width) @ weights
+    def predict(
+        x: np.ndarray, y: np.ndarray, at: np.ndarray, kind: int, width: float, ridge: float
+    ):
+        weights = np.linalg.solve(kernel(x, x, kind, width) + ridge * np.eye(len(x)), y)
+        return kernel(at, x, kind, width) @ weights
 
     x, middle = points.numpy(), float(values.mean())
     y = values.numpy() - middle
     keep = ~np.eye(len(x), dtype=bool)
     errors = {
-        (width, ridge): sum(
-            float((predict(x[rows], y[rows], x[[k]], width, ridge) - y[k]).item() ** 2)
+        (kind, width, ridge): sum(
+            float((predict(x[rows], y[rows], x[[k]], kind, width, ridge) - y[k]).item() ** 2)
             for k, rows in enumerate(keep)
         )
+        for kind in range(3)
         for width in WIDTHS
         for ridge in RIDGES
     }

@@ -2,6 +2,7 @@
 
 import contextlib
 import numbers
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -105,6 +106,7 @@ class Subject:
         self.batch_size, self.judged = integer("batch_size", batch_size), integer("judged", judged)
         self.recipe, self.seed = recipe, seed
         self._cache: dict[Hashable, tuple[Hashable, Any]] = {}
+        self.asked: dict[Hashable, float] = {}  # cached values that were used, and what they cost
         self.task: Task = task or self.loss.task or _task_of(self.train)
         if check_determinism:
             _check_determinism(self.train)
@@ -207,10 +209,11 @@ class Subject:
             batch_size=self.batch_size,
             check_determinism=False,
         )
+        part.asked = self.asked
         for key in (("outputs", "train"), ("features", "train")):
-            state, rows = self._cache.get(key, (None, None))
-            if rows is not None:
-                part._cache[key] = (state, rows[index])
+            if key in self._cache:
+                state, (rows, seconds) = self._cache[key]
+                part._cache[key] = (state, (rows[index], seconds))
         return part
 
     def gradient(self, which: Which = "train") -> dict[str, Tensor]:
@@ -245,10 +248,20 @@ class Subject:
         state = fingerprint(self.model)
         kept = self._cache.get(key)
         if kept is None or kept[0] != state:
-            kept = (state, make())
+            started = time.process_time()
+            kept = (state, (make(), time.process_time() - started))
             self._cache[key] = kept
-        found: T = kept[1]
+        found: T
+        found, self.asked[key] = kept[1]
         return found
+
+    def knows(self, key: Hashable) -> bool:
+        """Tell whether a value is cached for these weights.
+
+        Args:
+            key: Names the value, as in :meth:`cached`.
+        """
+        return key in self._cache and self._cache[key][0] == fingerprint(self.model)
 
     def instability(self) -> str:
         """Say why the outputs are not a function of the sample alone; empty if they are.

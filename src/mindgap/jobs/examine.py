@@ -1,10 +1,11 @@
 """examine: measure a subject with all that the catalog holds, look for what is wrong, and report."""
 
+import contextlib
 import copy
 import dataclasses
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mindgap.core import (
@@ -30,6 +31,7 @@ from mindgap.training.fitted import Fitted
 
 Chosen = str | Iterable[str | Measure]
 Checks = str | Iterable[str | Diagnosis]
+Costs = Mapping[Hashable, float]
 # CPU seconds: what took longer is not measured at the initial weights too, and all that may take.
 AGAIN, ALTOGETHER = 0.5, 5.0
 
@@ -94,7 +96,8 @@ def examine(
     if not finite and not any(isinstance(check, NotFinite) for check in checks):
         checks.append(NotFinite())  # the verdict must name the layer, whatever was chosen
     with Progress(len(specs) + len(checks), unit="check", shown=progress) as bar:
-        results = list(_measured(specs, target, bar, "" if finite else NO_NUMBERS))
+        measured = list(_measured(specs, target, bar, "" if finite else NO_NUMBERS))
+        results = [result for result, _ in measured]
         found = {result.name: result for result in reversed(results)}
         # Whoever interrupts the measuring wants no checks either.
         interrupted = any(result.reason == INTERRUPTED for result in results)
@@ -106,7 +109,7 @@ def examine(
     report = build(
         target,
         list(zip(specs, results, strict=True)),
-        before=[None] * len(specs) if interrupted else _before(specs, results, target),
+        before=[None] * len(specs) if interrupted else _before(specs, measured, target),
         # Every report tells these two, so they are measured even if nobody asked for them.
         gap=found.get(Gap.name) or _tried(Gap(level=1 - delta), target),
         overlap=found.get(TrainTestOverlap.name) or TrainTestOverlap(shown=0)(target),
@@ -192,37 +195,50 @@ def _instance(cls: Any, settings: dict[str, Any]) -> Any:
 
 def _measured(
     specs: Sequence[Measure], subject: Subject, bar: Progress, unknown: str
-) -> Iterator[Result]:
-    """Measure one after the other; none if a reason is given why all are unknown."""
+) -> Iterator[tuple[Result, Costs]]:
+    """Measure one after the other; none if a reason is given why all are unknown.
+
+    With each result come the cached values that it used, and what these have cost.
+    """
     interrupted = False
     for spec in specs:
+        subject.asked.clear()
         try:
             reason = NOT_REACHED if interrupted else unknown
-            yield _undefined(spec, reason) if reason else _tried(spec, subject)
+            result = _undefined(spec, reason) if reason else _tried(spec, subject)
         except KeyboardInterrupt:
             interrupted = True
-            yield _undefined(spec, INTERRUPTED)
+            result = _undefined(spec, INTERRUPTED)
+        yield result, dict(subject.asked)
         bar.advance()
 
 
 def _before(
-    specs: Sequence[Measure], results: Sequence[Result], subject: Subject
+    specs: Sequence[Measure], measured: Sequence[tuple[Result, Costs]], subject: Subject
 ) -> list[float | None]:
-    """Measure at the initial weights what took little time, so that a value can be compared.
+    """Measure at the initial weights what takes little time, so that a value can be compared.
 
-    A number says more next to the one that the same network has if nothing was learned.
+    A number says more next to the one that the same network has if nothing was learned. What a
+    measure found in the cache, where another one had left it, has to be computed again.
     """
     found, spent = list[float | None](), 0.0
     other = untrained(subject)
-    for spec, result in zip(specs, results, strict=True):
+    if other is not None:
+        with contextlib.suppress(MindgapError):
+            _is_finite(other)  # nearly all need this pass over the data
+    for spec, (result, used) in zip(specs, measured, strict=True):
         known = result.family == "measure" and result.value is not None
-        affordable = result.cost.get("cpu_seconds", 0.0) <= AGAIN and spent <= ALTOGETHER
-        if other is None or not known or not affordable:
+        if other is None or not known:
             found.append(None)
             continue
-        again = _tried(spec, other)
-        spent += again.cost.get("cpu_seconds", 0.0)
-        found.append(again.value)
+        again = [seconds for key, seconds in used.items() if not other.knows(key)]
+        expected = max([result.cost.get("cpu_seconds", 0.0), *again])
+        if expected > AGAIN or spent > ALTOGETHER:
+            found.append(None)
+            continue
+        then = _tried(spec, other)
+        spent += then.cost.get("cpu_seconds", 0.0)
+        found.append(then.value)
     return found
 
 

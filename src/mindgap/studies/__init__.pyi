@@ -66,6 +66,7 @@ from mindgap.studies.tbs.figure4 import TbsFigure4 as TbsFigure4
 from mindgap.studies.tbs.settings import TbsSettings as TbsSettings
 from mindgap.studies.tbs.table4 import TbsTable4 as TbsTable4
 from mindgap.studies.tbs.table5 import TbsTable5 as TbsTable5
+from mindgap.studies.tbs.uniform_question import UniformQuestion as UniformQuestion
 from mindgap.studies.vbsw.figure1 import VbswFigure1 as VbswFigure1
 from mindgap.studies.vbsw.figure2 import VbswFigure2 as VbswFigure2
 from mindgap.studies.vbsw.figure5 import VbswFigure5 as VbswFigure5

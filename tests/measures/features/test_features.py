@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from sklearn.metrics import davies_bouldin_score
 from torch import nn
 
-from mindgap.core import Recipe, Subject, grouped_jackknife, jackknife_error
+from mindgap.core import Measure, Recipe, Subject, grouped_jackknife, jackknife_error
 from mindgap.data import digits
 from mindgap.measures import (
     AugmentationConsistency,
@@ -53,6 +53,22 @@ def test_jackknife_agrees_with_repeated_draws() -> None:
     spread = torch.tensor([float(r) for r in results]).std()
     errors = torch.tensor([r.standard_error for r in results]).mean()
     assert 0.75 < float(errors / spread) < 1.35
+
+
+@pytest.mark.parametrize("measure", [DaviesBouldin(), NeuralCollapse()])
+def test_a_part_of_many_samples_says_so_and_is_near_the_whole(
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = torch.Generator().manual_seed(0)
+    y = torch.arange(6000) % 3
+    x = torch.randn(6000, 2, generator=random) + torch.eye(3)[y, :2] * 3
+    subject = Subject(nn.Linear(2, 3), "cross_entropy", (x, y))
+    whole = measure(subject)
+    monkeypatch.setattr(davies_bouldin, "NUMBERS", 2 * 2000)
+    part = measure(subject)
+    assert (whole.terms["samples"], part.terms["samples"], part.terms["of"]) == (6000, 2000, 6000)
+    assert 1.1 < part.standard_error / whole.standard_error < 2.7  # the root of three, roughly
+    assert 0 < abs(float(part) - float(whole)) < 3 * part.standard_error
 
 
 def test_jackknife_of_a_mean_is_its_standard_error() -> None:

@@ -60,6 +60,15 @@ def test_many_classes_are_coded() -> None:
     assert find_lag(labels, labels.roll(-3), "classification").best == -3
 
 
+@pytest.mark.parametrize("classes", [3, 200])
+def test_classes_that_are_never_predicted_count_as_wrong(classes: int) -> None:
+    """Whatever the classes of either side, both have the same codes."""
+    labels, predicted = drawn(classes, 2001, 0), drawn(3, 2001, 1)
+    found = find_lag(predicted, labels, "classification")
+    right = (predicted == labels).double().mean()
+    assert float(found.agreement[0]) == pytest.approx(float(right), abs=0.03 * (classes > 64))
+
+
 def test_slow_series_have_no_peak() -> None:
     steps = torch.arange(400)
     slow = (steps // 20 % 4).long()  # the same class for twenty rows

@@ -71,13 +71,15 @@ class LossVariationInCells(Measure):
         return Estimate(value=value, status="estimate", terms=terms, charts=(chart,))
 
     def _cells(self, subject: Subject, which: Which) -> Tensor:
-        inputs = inputs_of(subject, which, torch.arange(len(subject.split(which))))
-        flat = inputs.detach().cpu().flatten(1)
-        planes = torch.randn(
-            flat.shape[1], self.planes, generator=generator(self.seed), dtype=torch.double
-        )
-        sides = torch.cat([block.double() @ planes > 0 for block in flat.split(BLOCK)])
+        width = inputs_of(subject, which, torch.arange(1)).numel()
+        planes = torch.randn(width, self.planes, generator=generator(self.seed), dtype=torch.double)
+        blocks = torch.arange(len(subject.split(which))).split(BLOCK)
+        sides = torch.cat([_flat(subject, which, block) @ planes > 0 for block in blocks])
         return (sides.long() * 2 ** torch.arange(self.planes)).sum(1)
+
+
+def _flat(subject: Subject, which: Which, places: Tensor) -> Tensor:
+    return inputs_of(subject, which, places).detach().cpu().double().flatten(1)
 
 
 def _labels(subject: Subject, which: Which) -> Tensor:
