@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,13 @@ Chosen = str | Iterable[str | Measure]
 Checks = str | Iterable[str | Diagnosis]
 # CPU seconds: what took longer is not measured at the initial weights too, and all that may take.
 AGAIN, ALTOGETHER = 0.5, 5.0
+# CPU seconds that measures of moderate cost get together if nobody asked for them, and how many
+# passes over a thousand samples one of them is taken to need: a large model would take hours.
+LIMIT, PASSES = 900.0, 100
+TOO_LONG = (
+    "left out: on this model it takes long, and such measures get 15 minutes of CPU time together; "
+    "name it, or ask for all of them (thorough)"
+)
 
 
 @validated
@@ -90,11 +98,15 @@ def examine(
         *chosen("bound", bounds, thorough, settings),
     ]
     checks = _checks(diagnoses, {**common, "stopped": stopped})
+    began = time.process_time()
     finite = _is_finite(target)
+    samples = len(target.train) + (0 if target.test is None else len(target.test))
+    passes = PASSES * 1000 * (time.process_time() - began) / samples
     if not finite and not any(isinstance(check, NotFinite) for check in checks):
         checks.append(NotFinite())  # the verdict must name the layer, whatever was chosen
     with Progress(len(specs) + len(checks), unit="check", shown=progress) as bar:
-        results = list(_measured(specs, target, bar, "" if finite else NO_NUMBERS))
+        limit = math.inf if thorough or measures is not None else LIMIT - passes
+        results = list(_measured(specs, target, bar, "" if finite else NO_NUMBERS, limit))
         found = {result.name: result for result in reversed(results)}
         # Whoever interrupts the measuring wants no checks either.
         interrupted = any(result.reason == INTERRUPTED for result in results)
@@ -191,14 +203,20 @@ def _instance(cls: Any, settings: dict[str, Any]) -> Any:
 
 
 def _measured(
-    specs: Sequence[Measure], subject: Subject, bar: Progress, unknown: str
+    specs: Sequence[Measure], subject: Subject, bar: Progress, unknown: str, limit: float
 ) -> Iterator[Result]:
-    """Measure one after the other; none if a reason is given why all are unknown."""
-    interrupted = False
+    """Measure one after the other; none if a reason is given why all are unknown.
+
+    What is not cheap is left out once such measures took ``limit`` CPU seconds.
+    """
+    interrupted, spent = False, 0.0
     for spec in specs:
+        late = TOO_LONG if spec.cost == "moderate" and spent > limit else ""
+        reason = NOT_REACHED if interrupted else unknown or late
         try:
-            reason = NOT_REACHED if interrupted else unknown
-            yield _undefined(spec, reason) if reason else _tried(spec, subject)
+            result = _undefined(spec, reason) if reason else _tried(spec, subject)
+            spent += result.cost.get("cpu_seconds", 0.0) if spec.cost == "moderate" else 0.0
+            yield result
         except KeyboardInterrupt:
             interrupted = True
             yield _undefined(spec, INTERRUPTED)
