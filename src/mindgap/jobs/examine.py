@@ -35,9 +35,9 @@ Checks = str | Iterable[str | Diagnosis]
 AGAIN, ALTOGETHER = 0.5, 5.0
 # CPU seconds that measures of moderate cost get together if nobody asked for them, and how many
 # passes over a thousand samples one of them is taken to need: a large model would take hours.
-LIMIT, PASSES = 900.0, 100
+LIMIT, PASSES = 600.0, 100
 TOO_LONG = (
-    "left out: on this model it takes long, and such measures get 15 minutes of CPU time together; "
+    "left out: on this model it takes long, and such measures get 10 minutes of CPU time together; "
     "name it, or ask for all of them (thorough)"
 )
 
