@@ -10,9 +10,10 @@ from mindgap.core import Diagnosis, Suspects, option
 from mindgap.core.errors import InputError, NotFiniteError, UnknownNameError
 from mindgap.core.measure import Measure
 from mindgap.core.recipe import Recipe
-from mindgap.core.registry import catalog
+from mindgap.core.registry import catalog, find
 from mindgap.core.spec import REGISTRY
 from mindgap.core.subject import Subject
+from mindgap.jobs.examine import TOO_LONG
 from mindgap.measures import Gap, Margin
 from mindgap.ops.initialization import subject as before_training
 from mindgap.remedies import GradientClipping
@@ -78,6 +79,19 @@ def test_thorough_adds_what_is_dear(subject, passing):
     assert "slow" not in names(chosen)
     assert "slow" in names(examine(subject, bounds=(), thorough=True))
     assert names(examine(subject, bounds=(), measures=["slow"])) == ["slow"]
+
+
+def test_a_slow_model_is_spared_what_takes_long_unless_asked_for(subject, monkeypatch):
+    def undefined(**more):
+        report = examine(subject, bounds=(), diagnoses=(), **more)
+        return {card.result.name for card in report.cards if card.result.reason == TOO_LONG}
+
+    assert not undefined()
+    monkeypatch.setattr("mindgap.jobs.examine.LIMIT", 0.0)
+    found = undefined()
+    assert found
+    assert {find(name).cost for name in found} == {"moderate"}
+    assert not undefined(measures=[sorted(found)[0]])
 
 
 def test_a_measure_that_fails_does_not_cost_the_others(subject, passing):

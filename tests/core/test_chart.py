@@ -125,7 +125,9 @@ def test_a_histogram_counts_every_value() -> None:
     chart = Histogram.of({"a": values, "b": values[:10]}, bins=5)
     assert [sum(counts) for counts in chart.counts.values()] == [1000, 10]
     assert chart.edges[-1] < 2  # the extreme value is counted in the last bin
+    assert "beyond" in chart.caption
     constant = Histogram.of({"a": torch.ones(3)}, bins=2)
+    assert not constant.caption
     assert (constant.edges[0], constant.edges[-1]) == (0.5, 1.5)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from mindgap import examine
+from mindgap import diagnose, examine
 from mindgap.core.errors import InputError
 from mindgap.core.subject import Subject
 
@@ -40,6 +40,17 @@ def test_probabilities_become_logits() -> None:
     subject = Subject(estimator, "cross_entropy", (x, y))
     expected = -np.log(estimator.predict_proba(x.numpy())[np.arange(60), y.numpy()])
     assert np.allclose(subject.losses().numpy(), expected, rtol=1e-12)
+
+
+def test_scores_are_not_taken_for_probabilities() -> None:
+    estimator = pytest.importorskip("sklearn.svm").LinearSVC().fit(x.numpy(), y.numpy())
+    data = (x, y)
+    found = diagnose(Subject(estimator, "cross_entropy", data, data))
+    outcomes = {row.name: (row.outcome, row.reason) for row in found.checked}
+    for name in ("over-confidence", "under-confidence"):
+        outcome, reason = outcomes[name]
+        assert outcome == "not applicable"
+        assert "predict_proba" in reason
 
 
 def test_a_regressor_predicts_as_by_itself() -> None:

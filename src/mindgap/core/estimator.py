@@ -80,6 +80,8 @@ class _Estimator(nn.Module):
         # It tells a subject the precision of the inputs: estimators compute in double.
         self.register_buffer("precision", torch.empty(0, dtype=torch.float64), persistent=False)
         self.classifies = hasattr(estimator, "classes_")
+        # Without probabilities the softmax of its outputs says nothing about confidence.
+        self.scores_only = self.classifies and not hasattr(estimator, "predict_proba")
         classes = np.asarray(estimator.classes_) if self.classifies else np.arange(0)
         if not np.array_equal(classes, np.arange(len(classes))):
             raise InputError(

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,13 @@ Checks = str | Iterable[str | Diagnosis]
 Costs = Mapping[Hashable, float]
 # CPU seconds: what took longer is not measured at the initial weights too, and all that may take.
 AGAIN, ALTOGETHER = 0.5, 5.0
+# CPU seconds that measures of moderate cost get together if nobody asked for them, and how many
+# passes over a thousand samples one of them is taken to need: a large model would take hours.
+LIMIT, PASSES = 600.0, 100
+TOO_LONG = (
+    "left out: on this model it takes long, and such measures get 10 minutes of CPU time together; "
+    "name it, or ask for all of them (thorough)"
+)
 
 
 @validated
@@ -92,11 +100,15 @@ def examine(
         *chosen("bound", bounds, thorough, settings),
     ]
     checks = _checks(diagnoses, {**common, "stopped": stopped})
+    began = time.process_time()
     finite = _is_finite(target)
+    samples = len(target.train) + (0 if target.test is None else len(target.test))
+    passes = PASSES * 1000 * (time.process_time() - began) / samples
     if not finite and not any(isinstance(check, NotFinite) for check in checks):
         checks.append(NotFinite())  # the verdict must name the layer, whatever was chosen
     with Progress(len(specs) + len(checks), unit="check", shown=progress) as bar:
-        measured = list(_measured(specs, target, bar, "" if finite else NO_NUMBERS))
+        limit = math.inf if thorough or measures is not None else LIMIT - passes
+        measured = list(_measured(specs, target, bar, "" if finite else NO_NUMBERS, limit))
         results = [result for result, _ in measured]
         found = {result.name: result for result in reversed(results)}
         # Whoever interrupts the measuring wants no checks either.
@@ -194,18 +206,21 @@ def _instance(cls: Any, settings: dict[str, Any]) -> Any:
 
 
 def _measured(
-    specs: Sequence[Measure], subject: Subject, bar: Progress, unknown: str
+    specs: Sequence[Measure], subject: Subject, bar: Progress, unknown: str, limit: float
 ) -> Iterator[tuple[Result, Costs]]:
     """Measure one after the other; none if a reason is given why all are unknown.
 
-    With each result come the cached values that it used, and what these have cost.
+    With each result come the cached values that it used, and what these have cost. What is not
+    cheap is left out once such measures took ``limit`` CPU seconds.
     """
-    interrupted = False
+    interrupted, spent = False, 0.0
     for spec in specs:
         subject.asked.clear()
+        late = TOO_LONG if spec.cost == "moderate" and spent > limit else ""
+        reason = NOT_REACHED if interrupted else unknown or late
         try:
-            reason = NOT_REACHED if interrupted else unknown
             result = _undefined(spec, reason) if reason else _tried(spec, subject)
+            spent += result.cost.get("cpu_seconds", 0.0) if spec.cost == "moderate" else 0.0
         except KeyboardInterrupt:
             interrupted = True
             result = _undefined(spec, INTERRUPTED)

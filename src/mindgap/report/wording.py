@@ -25,7 +25,14 @@ TOGETHER = re.compile(r"(?<=[\d\]]) (?=%)|(?<=,) (?=[^\[\]]*\])")
 
 
 # Abbreviations, and names that are capitalized inside a sentence.
-SPELLED = re.compile(r"\b[A-Za-z]+[A-Z][A-Za-z]*\b|(?<=[a-z,-] )[A-Z][a-z]+\b|(?<=-)[A-Z][a-z]+\b")
+SPELLED = re.compile(
+    r"\b[A-Za-z]+[A-Z][A-Za-z]*\b|(?<=[a-z,-] )[A-Z][a-z]+\b|(?<=[-–])[A-Z][a-z]+\b"
+)
+
+# Names in names, which few texts repeat.
+PEOPLE = {
+    word.lower(): word for word in ("Bayes", "Bouldin", "Frobenius", "PAC", "Panchenko", "Rao")
+}
 
 
 def title(name: str, text: str = "") -> str:
@@ -42,8 +49,10 @@ def title(name: str, text: str = "") -> str:
     ('Distance from initialization', 'KL inverse')
     >>> title("pacgen-null", "The pacGen metric.")
     'pacGen null'
+    >>> title("fisher-rao-norm")
+    'Fisher Rao norm'
     """
-    spelled = {word.lower(): word for word in SPELLED.findall(text)}
+    spelled = PEOPLE | {word.lower(): word for word in SPELLED.findall(text)}
     first, *rest = name.replace("_", "-").split("-")
     head = spelled.get(first) or first[:1].upper() + first[1:]
     return " ".join([head, *(spelled.get(word, word) for word in rest)])

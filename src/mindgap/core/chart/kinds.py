@@ -29,6 +29,7 @@ from mindgap.core.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor  # a driver of trials reads tables without torch
 
+BEYOND = "The outermost bins also count what lies beyond them."
 TAIL = 0.995  # of the values, that bins spread over; the rest is counted in the last one
 
 
@@ -245,7 +246,10 @@ class Histogram(Chart):
         import torch
 
         values = {name: group.detach().double().cpu() for name, group in groups.items()}
-        edges = _edges(torch.cat(list(values.values())), bins, clip_low)
+        every = torch.cat(list(values.values()))
+        edges = _edges(every, bins, clip_low)
+        if bool(((every < edges[0]) | (every > edges[-1])).any()):
+            fields = {"caption": BEYOND, **fields}
         counts = {name: _counts(group, edges) for name, group in values.items()}
         return cls(edges=edges.tolist(), counts=counts, **fields)
 

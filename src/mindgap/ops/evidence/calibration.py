@@ -99,6 +99,8 @@ def as_classes(subject: Subject, outputs: Tensor, targets: Tensor) -> tuple[Tens
         targets: Their targets.
     """
     logits = outputs.detach().double().cpu()
+    if getattr(subject.model, "scores_only", False):
+        raise InputError("Confidence needs probabilities, got an estimator without predict_proba.")
     if subject.task == "classification":
         return logits[:, None], targets.cpu()[:, None]
     if subject.task == "regression":

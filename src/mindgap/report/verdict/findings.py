@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FEW = 8  # samples in a table that is read; the CSV file holds all
 SURE = 1e-3  # smaller p-values are "> 99.9 %": nobody acts differently on more digits
+TINY = "1e-300"  # about the smallest number that is not written as zero
 FLAGS = {"wrong": "bad", "suspect": "warn", "note": "dull"}
 CHECK_HEAD = ("check", "outcome", "CPU time", "reason")
 
@@ -117,6 +118,8 @@ def sureness(finding: Finding) -> str:
     'certain: this check is exact'
     >>> sureness(Finding(name="x", sentence="", severity="wrong", p_value=1e-9))
     'more than 99.9\\xa0% (p = 1e-09, corrected for all tests)'
+    >>> sureness(Finding(name="x", sentence="", severity="wrong", p_value=0.0))
+    'more than 99.9\\xa0% (p < 1e-300, corrected for all tests)'
     """
     if finding.p_value is None:
         return "certain: this check is exact"
@@ -125,7 +128,8 @@ def sureness(finding: Finding) -> str:
         if finding.p_value < SURE
         else wording.at_least(finding.confidence)
     )
-    return f"{shown} (p = {wording.number(finding.p_value, 2)}, corrected for all tests)"
+    size = f"p = {wording.number(finding.p_value, 2)}" if finding.p_value else f"p < {TINY}"
+    return f"{shown} ({size}, corrected for all tests)"
 
 
 def _evidence(row: Evidence) -> tuple[str, str, str]:
