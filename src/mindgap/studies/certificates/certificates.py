@@ -1,4 +1,4 @@
-"""PAC-Bayes certificates of small networks on images, in minutes on one core."""
+"""PAC-Bayes certificates of small networks on images and tables, in minutes on one core."""
 
 import functools
 import math
@@ -49,7 +49,7 @@ FOLDERS = ("fashion-mnist",)  # of idx files, which count only where the user ha
 
 
 class Certificates(Study):
-    r"""PAC-Bayes certificates of small networks on images, in minutes on one core.
+    r"""PAC-Bayes certificates of small networks on images and tables, in minutes on one core.
 
     Formula: $\mathbb{E}_{w \sim Q} L(w) \le \max\left\{ p : \ln M(\hat p, p) \le
     \mathrm{KL}(Q \Vert P) + c + \ln\frac{1}{\delta} \right\}$
