@@ -20,7 +20,7 @@ from mindgap.studies.certificates.networks import (
 )
 from mindgap.training.certify.modes import PRIOR_SHARE
 
-TRIED = 10  # networks on MNIST, four of them in trials before this study; rounded up
+TRIED = 10  # priors on MNIST, with those of the trials before this study; rounded up
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,10 +98,25 @@ def _colors(epochs: int, passes: int) -> Case:
 
 CASES: Mapping[str, Case] = {
     "short": _data_free(20, 3),
-    "learned CNN": _learned("mnist", "CNN", warped_cnn, epochs=30, tried=TRIED, seeds=3),
+    "learned CNN": _learned(
+        "mnist",
+        "CNN",
+        warped_cnn,
+        epochs=20,
+        tried=TRIED,
+        seeds=3,
+        recipe={"learning_rate": 5e-3},
+    ),
     "learned MLP": _learned("mnist", "MLP", shifted_mlp, epochs=15, tried=TRIED, seeds=3),
     "digits": _learned(
-        "digits", "CNN", digits_cnn, share=0.5, epochs=60, seeds=3, recipe={"batch_size": 32}
+        "digits",
+        "CNN",
+        digits_cnn,
+        share=0.5,
+        epochs=60,
+        tried=TRIED,  # the rule for the noise was found on these samples
+        seeds=3,
+        recipe={"batch_size": 32},
     ),
     "wine": _table("uci-wine", 11, 5.0, epochs=100, seeds=3),
     "protein": _table("uci-protein", 9, 5.0, epochs=10),
@@ -111,6 +126,6 @@ CASES: Mapping[str, Case] = {
     "clothes": _data_free(8, 1, data="fashion-mnist"),
     "color": _colors(7, 3),
     "long color": _colors(20, 7),
-    "long": _data_free(45, 3),
+    "long": _data_free(34, 3),  # what certify does by default: 8,000 steps
 }
-SLOW = ("color", "long", "long color")  # for who has an hour
+SLOW = ("color", "long color")  # for who has an hour

@@ -146,7 +146,7 @@ def parted(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
     return order[:first].sort().values, order[first:].sort().values
 
 
-def of_subject(subject: Subject, held_out: object, rebuilt: nn.Module | None = None) -> Material:
+def _of_subject(subject: Subject, held_out: object, rebuilt: nn.Module | None = None) -> Material:
     """Take a trained model as the prior of new samples, or its initial weights without them.
 
     Args:
@@ -304,5 +304,5 @@ def material_of(
             f"A subject's learned prior goes with held-out data, got prior={prior!r}. {advice}."
         )
     if isinstance(given, Fitted):
-        return of_subject(given.subject(), held_out, given.recipe.build(given.seed))
-    return of_subject(given, held_out)
+        return _of_subject(given.subject(), held_out, given.recipe.build(given.seed))
+    return _of_subject(given, held_out)
