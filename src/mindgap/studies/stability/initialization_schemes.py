@@ -89,7 +89,7 @@ class InitializationSchemes(Study):
     depth: int = option(50, help="number of layers", low=2)
     narrow: int = option(256, help="width of every second hidden layer", low=1)
     wide: int = option(288, help="width of the others", low=1)
-    error: float = option(0.015, help="standard error, in logarithms, at which draws end", above=0)
+    error: float = option(0.01, help="standard error, in logarithms, at which draws end", above=0)
     most_draws: int = option(1000, help="networks per scheme and activation at most", low=2)
     seeds: int = option(3, help="trained networks per scheme and activation", low=1)
     epochs: int = option(8, help="passes over the digits in training", low=1)
@@ -397,7 +397,7 @@ def _notes(study: InitializationSchemes) -> tuple[str, ...]:
         f"Hidden layers of {study.narrow} and {study.wide} units in turn, {INPUTS} inputs. The "
         "prediction knows widths, activation and the scheme's variance, and no weights.",
         f"Measured: means over networks, each with {SAMPLES} samples at right angles (one for LSUV), "
-        f"until their standard error is below {100 * study.error:.1f} %, {study.most_draws} networks at "
+        f"until their standard error is below {100 * study.error:g} %, {study.most_draws} networks at "
         "most. For ReLU, leaky ReLU and the identity the mean "
         "at a depth is the product of the mean factors of the layers up to it, which are independent. "
         "'Off by at most' is the largest relative difference over all depths.",
