@@ -1,5 +1,6 @@
 """Writing to the terminal and to files, and refusing paths before the work is done."""
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -34,6 +35,38 @@ def write_json(data: Any) -> None:
 def note(text: str) -> None:
     """Write a remark to stderr, so that stdout holds the output alone."""
     sys.stderr.write(text.rstrip("\n") + "\n")
+
+
+def answer_options(
+    parser: argparse.ArgumentParser, *, samples: bool = False, bar: bool = True
+) -> None:
+    """Declare where a command writes what it found, and what it prints.
+
+    Args:
+        parser: Of the command.
+        samples: Whether the answer has lines for samples, to be written as CSV.
+        bar: Whether the command shows a progress bar.
+    """
+    kinds = ".html, .json or .csv (one line per sample)" if samples else ".html or .json"
+    parser.add_argument(
+        "--report", "--html", "-o", metavar="PATH", help=f"write the result here: {kinds}"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    if bar:
+        parser.add_argument("--quiet", "-q", action="store_true", help="show no progress bar")
+
+
+def answer(found: Any, arguments: argparse.Namespace, *more: str | None) -> None:
+    """Print what a job found, and write it to the files that are asked for.
+
+    Args:
+        found: The answer of the job.
+        arguments: With the options of :func:`answer_options`.
+        more: Further files.
+    """
+    write_json(found.to_dict()) if arguments.json else write(found.text())
+    for path in filter(None, (arguments.report, *more)):
+        note(f"The result is at {found.save(path).resolve()}")
 
 
 def save_weights(model: Any, path: str, what: str) -> None:

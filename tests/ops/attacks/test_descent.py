@@ -257,6 +257,19 @@ def test_zero_gradients_are_told_from_those_that_cancel() -> None:
     assert _are_zero(rows).tolist() == [True, False, False, True]
 
 
+class Root(nn.Module):
+    """Has a slope that is no number where an input is zero."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x.abs().sqrt().sum(1), 0.1 * x.sum(1)], 1)
+
+
+def test_a_slope_that_is_no_number_moves_nothing() -> None:
+    x = torch.tensor([[0.0, 1.0], [0.81, 1.0]])
+    found = fgsm(Victim.of(Root()), x, torch.tensor([1, 1]), Threat(epsilon=0.25))
+    torch.testing.assert_close(found.points, torch.tensor([[0.0, 1.25], [1.06, 1.25]]))
+
+
 class Flat(nn.Module):
     """Ends with a view, which refuses what lies in memory with its channels last."""
 

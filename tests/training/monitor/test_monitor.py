@@ -76,6 +76,7 @@ def same(left: nn.Module, right: nn.Module) -> bool:
         {"make": lambda: Elman(2, 5, 3, norm="batch")},
         {"make": lambda: nn.Sequential(nn.Unflatten(1, (3, 2)), Torch(nn.LSTM))},
         {"make": lambda: nn.Sequential(nn.Unflatten(1, (3, 2)), Torch(nn.RNN))},
+        {"make": lambda: torch.compile(MLP((6, 16, 8, 3), dropout=0.2), backend="eager")},
     ],
 )
 def test_weights_are_bit_identical(settings: dict[str, object]) -> None:
@@ -83,6 +84,18 @@ def test_weights_are_bit_identical(settings: dict[str, object]) -> None:
     watched = trained(Monitor(every=2), **settings)
     assert same(plain, watched)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in watched.modules())
+
+
+def test_a_compiled_network_has_its_layers_and_units_in_the_log() -> None:
+    plain, compiled = Monitor(every=4), Monitor(every=4)
+    trained(plain, make=lambda: MLP((6, 16, 3)))
+    trained(compiled, make=lambda: torch.compile(MLP((6, 16, 3)), backend="eager"))
+    one, other = (monitor.lines[-1] for monitor in (plain, compiled))
+    assert list(other["layers"]) == list(one["layers"])
+    assert other["units"] == one["units"]
+    for name, row in one["layers"].items():
+        for key in ("gradient", "weight", "update", "activation"):
+            assert other["layers"][name][key] == pytest.approx(row[key], rel=1e-4)
 
 
 class Torch(nn.Module):

@@ -8,10 +8,9 @@ controls, and signs of a hidden gradient are named.
 """
 
 import argparse
-from pathlib import Path
 
 from mindgap.cli.commands.examine import EXAMPLE
-from mindgap.cli.output import check_page, check_writable, note, write, write_json
+from mindgap.cli.output import answer, answer_options, check_page, check_writable
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,18 +35,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-black-box", action="store_true", help="train no surrogate, which saves some seconds"
     )
-    parser.add_argument(
-        "--report",
-        "--html",
-        "-o",
-        metavar="PATH",
-        help="write the result here: .html, .json or .csv (one line per sample)",
-    )
+    answer_options(parser, samples=True)
     parser.add_argument(
         "--samples-csv", metavar="PATH.csv", help="write one line per sample here, as CSV"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quiet", "-q", action="store_true", help="show no progress bar")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,11 +65,5 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             progress=not (arguments.quiet or arguments.json),
         )
-    if arguments.json:
-        write_json(found.to_dict())
-    else:
-        write(found.text())
-    for path in filter(None, (arguments.report, arguments.samples_csv)):
-        found.save(path)
-        note(f"The result is at {Path(path).resolve()}")
+    answer(found, arguments, arguments.samples_csv)
     return 0

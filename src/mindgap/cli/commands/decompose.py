@@ -8,10 +8,9 @@ returns inputs and targets. Without one, small training sets are cut out of the 
 """
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from mindgap.cli.output import check_page, note, write, write_json
+from mindgap.cli.output import answer, answer_options, check_page
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -51,11 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}", type=int, metavar="N", default=value, help=f"{words} ({value})"
         )
-    parser.add_argument(
-        "--report", "-o", metavar="PATH", help="write the result here: .html or .json"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quiet", "-q", action="store_true", help="show no progress bar")
+    answer_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,9 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         progress=not (arguments.quiet or arguments.json),
         **{name: getattr(arguments, name) for name in names},
     )
-    write_json(found.to_dict()) if arguments.json else write(found.text())
-    if arguments.report:
-        note(f"The result is at {found.save(Path(arguments.report)).resolve()}")
+    answer(found, arguments)
     return 0
 
 

@@ -10,10 +10,9 @@ certifies larger radii with it. Radii are Euclidean, in the units of the inputs.
 """
 
 import argparse
-from pathlib import Path
 
 from mindgap.cli.commands.examine import EXAMPLE
-from mindgap.cli.output import check_page, note, write, write_json
+from mindgap.cli.output import answer, answer_options, check_page
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -65,15 +64,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="Euclidean radius of these balls (the one that certifies most)",
     )
     parser.add_argument("--seed", type=int, metavar="N", default=0, help="seed of all draws (0)")
-    parser.add_argument(
-        "--report",
-        "--html",
-        "-o",
-        metavar="PATH",
-        help="write the result here: .html, .json or .csv (one line per sample)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quiet", "-q", action="store_true", help="show no progress bar")
+    answer_options(parser, samples=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -96,11 +87,5 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         progress=not (arguments.quiet or arguments.json),
     )
-    if arguments.json:
-        write_json(found.to_dict())
-    else:
-        write(found.text())
-    if arguments.report:
-        found.save(arguments.report)
-        note(f"The result is at {Path(arguments.report).resolve()}")
+    answer(found, arguments)
     return 0

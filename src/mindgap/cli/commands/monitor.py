@@ -10,10 +10,9 @@ The log is written by mindgap.Monitor(model, log="run.jsonl") in any training lo
 import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from mindgap.cli.output import check_page, note, write, write_json
+from mindgap.cli.output import answer, answer_options, check_page, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -29,10 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         help="how often --follow looks (1)",
     )
-    parser.add_argument(
-        "--report", "--html", "-o", metavar="PATH", help="write the result here: .html or .json"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    answer_options(parser, bar=False)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,13 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             write("")
     found = monitor(arguments.log)
-    if arguments.json:
-        write_json(found.to_dict())
-    else:
-        write(found.text())
-    if arguments.report:
-        found.save(arguments.report)
-        note(f"The result is at {Path(arguments.report).resolve()}")
+    answer(found, arguments)
     return 0
 
 

@@ -33,26 +33,13 @@ class ExplodingGradients(GradientDiagnosis):
     symptom = "divergence"
     state = "exploding"
     extent = "growth of the gradient"
-    explains = frozenset(
-        {
-            "constant-predictor",
-            "dead-units",
-            "ignored-class",
-            "late-over-fitting",
-            "learning-rate-too-high",
-            "learning-rate-too-low",
-            "noise-sensitivity",
-            "oscillating-loss",
-            "over-confidence",
-            "over-fitting",
-            "rank-collapse",
-            "rare-class",
-            "too-small",
-            "under-confidence",
-            "under-trained",
-        }
-    )
-
+    form = "The gradient explodes at layer {name!r}: it grows {size:.1e} times on its way back."
+    explains = GradientDiagnosis.explains | {
+        "dead-units",
+        "late-over-fitting",
+        "noise-sensitivity",
+        "oscillating-loss",
+    }
     advice = (
         Advice(
             text="Clip the gradient.",
@@ -62,13 +49,10 @@ class ExplodingGradients(GradientDiagnosis):
         Advice(text="Or put LayerNorm or BatchNorm before the activations."),
     )
 
-    def told(self, name: str, profile: Profile, per: str) -> tuple[str, float]:  # noqa: ARG002
-        """Say how much of the gradient is left, or how far it grew."""
-        most = max(profile.growth)
-        told = (
-            f"The gradient explodes at layer {name!r}: it grows {most:.1e} times on its way back."
-        )
-        return told, most
+    @staticmethod
+    def size(profile: Profile) -> float:
+        """Return how many times it has grown."""
+        return max(profile.growth)
 
     @classmethod
     def plant(cls, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:

@@ -44,17 +44,32 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
     method = ("S1",)
     cites = ("pascanu2013difficulty", "goodfellow2016deep")
     state: ClassVar[State]
-    extent: ClassVar[str]
+    extent: ClassVar[str]  # what ``size`` is
+    form: ClassVar[str]  # the sentence, with places for the layer, the size, and what is passed
     advice: ClassVar[tuple[Advice, ...]]
+    explains = frozenset(
+        {
+            "constant-predictor",
+            "ignored-class",
+            "learning-rate-too-high",
+            "learning-rate-too-low",
+            "over-confidence",
+            "over-fitting",
+            "rank-collapse",
+            "rare-class",
+            "too-small",
+            "under-confidence",
+            "under-trained",
+        }
+    )
 
+    @staticmethod
     @abc.abstractmethod
-    def told(self, name: str, profile: Profile, per: str) -> tuple[str, float]:
-        """Return the sentence, and the number that goes with ``extent``.
+    def size(profile: Profile) -> float:
+        """Return how far the gradient has changed.
 
         Args:
-            name: The layer to blame.
             profile: The norms along layers or steps.
-            per: What they are: layers, or steps of a sequence.
         """
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
@@ -63,12 +78,12 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
         if found is None:
             return None
         trace, name, profile, per = found
-        sentence, size = self.told(name, profile, per)
+        size = self.size(profile)
         evidence = [Evidence(name=self.extent, value=size)]
         if profile.rate is not None:
             evidence.append(Evidence(name=f"factor per {per}", value=profile.rate))
         return self.finding(
-            sentence,
+            self.form.format(name=name, size=size, per=per),
             _severity(subject),
             evidence=tuple(evidence),
             advice=(

@@ -34,22 +34,7 @@ class VanishingGradients(GradientDiagnosis):
     symptom = "under-fitting"
     state = "vanishing"
     extent = "smallest share of the gradient"
-    explains = frozenset(
-        {
-            "constant-predictor",
-            "ignored-class",
-            "learning-rate-too-high",
-            "learning-rate-too-low",
-            "over-confidence",
-            "over-fitting",
-            "rank-collapse",
-            "rare-class",
-            "too-small",
-            "under-confidence",
-            "under-trained",
-        }
-    )
-
+    form = "The gradient vanishes at layer {name!r}: {size:.1e} of it reaches the first {per}."
     advice = (
         Advice(
             text="Or use ReLU, LayerNorm or BatchNorm, and skip connections; in recurrent "
@@ -57,13 +42,10 @@ class VanishingGradients(GradientDiagnosis):
         ),
     )
 
-    def told(self, name: str, profile: Profile, per: str) -> tuple[str, float]:
-        """Say how much of the gradient is left, or how far it grew."""
-        least = min(profile.reach)
-        told = (
-            f"The gradient vanishes at layer {name!r}: {least:.1e} of it reaches the first {per}."
-        )
-        return told, least
+    @staticmethod
+    def size(profile: Profile) -> float:
+        """Return the share that is left."""
+        return min(profile.reach)
 
     @classmethod
     def plant(cls, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:

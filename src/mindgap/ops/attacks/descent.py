@@ -272,7 +272,9 @@ def _gradient(victim: Victim, points: Tensor, aim: _Aim) -> tuple[Tensor, Tensor
         (gradient,) = torch.autograd.grad(scores.sum(), points, allow_unused=True)
     gradient = torch.zeros_like(points) if gradient is None else gradient
     # Contiguous, so that points keep the order in memory that the inputs have.
-    gradient = gradient.contiguous().nan_to_num_(0.0, 0.0, 0.0)
+    gradient = gradient.contiguous()
+    if not bool(gradient.sum().isfinite()):  # a fraction of the time that replacing numbers takes
+        gradient = gradient.nan_to_num_(0.0, 0.0, 0.0)
     return outputs.detach(), scores.detach(), gradient
 
 

@@ -1,6 +1,7 @@
 """What is attacked: a model, what counts as a broken prediction, and what an attack increases."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Literal, Self
@@ -84,7 +85,7 @@ class Victim:
     @property
     def like(self) -> Tensor:
         """A tensor of the model's device and precision."""
-        tensors = (*self.model.parameters(), *self.model.buffers())
+        tensors = itertools.chain(self.model.parameters(), self.model.buffers())
         return next((t for t in tensors if t.is_floating_point()), torch.empty(0))
 
     def checked(self, inputs: Tensor, targets: Tensor) -> Self:

@@ -32,6 +32,8 @@ from mindgap.training.fit import fit
 
 INPUTS = 128
 DRAWN = 25  # networks at once
+# Samples per network, at right angles: their values differ nearly as much as those of other networks.
+SAMPLES = 16
 # Gains of torch.nn.init; it has none for GELU, where that of ReLU is usual.
 GAINS = {
     "relu": 2**0.5,
@@ -87,7 +89,7 @@ class InitializationSchemes(Study):
     depth: int = option(50, help="number of layers", low=2)
     narrow: int = option(256, help="width of every second hidden layer", low=1)
     wide: int = option(288, help="width of the others", low=1)
-    error: float = option(0.03, help="standard error, in logarithms, at which draws end", above=0)
+    error: float = option(0.01, help="standard error, in logarithms, at which draws end", above=0)
     most_draws: int = option(1000, help="networks per scheme and activation at most", low=2)
     seeds: int = option(3, help="trained networks per scheme and activation", low=1)
     epochs: int = option(8, help="passes over the digits in training", low=1)
@@ -114,7 +116,7 @@ class InitializationSchemes(Study):
         activation, scheme = trial["activation"], trial["scheme"]
         hidden = [self.wide if k % 2 else self.narrow for k in range(self.depth)]
         widths = [INPUTS, *hidden]
-        inputs = torch.randn(1, INPUTS, generator=generator(0))
+        inputs = _inputs(1 if scheme == "lsuv" else SAMPLES)  # LSUV looks at them together
         sizes = _variances(widths, inputs, activation, scheme)
         forward, backward = _predicted(widths, inputs, activation, sizes, _has_bias(scheme))
         if scheme == "lsuv":
@@ -190,6 +192,13 @@ class InitializationSchemes(Study):
             epochs=1,
             trained_width=8,
         )
+
+
+def _inputs(count: int) -> Tensor:
+    """Return inputs at right angles, each with a mean square of one."""
+    columns = torch.randn(INPUTS, count, generator=generator(0))
+    rows: Tensor = torch.linalg.qr(columns).Q.T * math.sqrt(INPUTS)
+    return rows.contiguous()
 
 
 def _has_bias(scheme: str) -> bool:
@@ -387,8 +396,9 @@ def _notes(study: InitializationSchemes) -> tuple[str, ...]:
     return (
         f"Hidden layers of {study.narrow} and {study.wide} units in turn, {INPUTS} inputs. The "
         "prediction knows widths, activation and the scheme's variance, and no weights.",
-        f"Measured: means over networks until their standard error is below {100 * study.error:.0f} "
-        f"%, {study.most_draws} networks at most. For ReLU, leaky ReLU and the identity the mean "
+        f"Measured: means over networks, each with {SAMPLES} samples at right angles (one for LSUV), "
+        f"until their standard error is below {100 * study.error:g} %, {study.most_draws} networks at "
+        "most. For ReLU, leaky ReLU and the identity the mean "
         "at a depth is the product of the mean factors of the layers up to it, which are independent. "
         "'Off by at most' is the largest relative difference over all depths.",
         "'Spread of one' is the factor of one standard deviation between networks at the last layer: "

@@ -154,17 +154,19 @@ class Monitor:
 
     def _gradient_norms(self) -> _Row:
         """Return one norm per weight: on a GPU they stay there, so that nobody waits for them now."""
-        places = [k for k, weight in enumerate(self._weights) if weight.grad is not None]
-        if not places:
+        found = [weight.grad for weight in self._weights]
+        gradients = [_dense(gradient) for gradient in found if gradient is not None]
+        if not gradients:
             raise InputError(
                 "step must be called while the gradients are there, got none. Call it after "
                 "optimizer.step() and before optimizer.zero_grad()."
             )
-        gradients = [_dense(self._weights[k].grad) for k in places]
         norms = _norms(gradients)
         if isinstance(norms, list) and not _are_finite(norms):
             norms = _norms([gradient.double() for gradient in gradients])  # some only overflowed
-        return norms if len(places) == len(self._weights) else self._spread(norms, places)
+        if len(gradients) == len(found):
+            return norms
+        return self._spread(norms, [k for k, each in enumerate(found) if each is not None])
 
     def _spread(self, norms: _Row, places: list[int]) -> _Row:
         """Put zeros where a weight has no gradient."""
@@ -178,8 +180,7 @@ class Monitor:
     def _is_broken(self) -> bool:
         """Tell whether a number of this step is no number, where asking costs nothing."""
         loss, norms = self._losses[-1], self._norms[-1]
-        known = [] if loss is None else [float(loss)]
-        return isinstance(norms, list) and not _are_finite([*known, *norms])
+        return isinstance(norms, list) and not _are_finite([*norms, float(loss or 0)])
 
     def _read(self, watch: Watch) -> None:
         watch.stop()
@@ -207,8 +208,9 @@ class Monitor:
     def _layers(self, passed: dict[str, Passed]) -> dict[str, dict[str, Any]]:
         """All layers, those that were called in the order of their calls."""
         weights = [weight.detach() for weight in self._weights]
-        updates = torch._foreach_sub(weights, self._before)
-        found = [self._last[-1], *_on_host([_norms(weights), _norms(list(updates))])]
+        torch._foreach_sub_(self._before, weights)
+        found = [self._last[-1], *_on_host([_norms(weights), _norms(self._before)])]
+        self._before.clear()
         rows: dict[str, dict[str, Any]] = {}
         for name in [*passed, *dict.fromkeys(self._owners)]:
             places = [k for k, owner in enumerate(self._owners) if owner == name]
@@ -278,13 +280,12 @@ class Monitor:
             self._log.write(line)
 
 
-def _dense(gradient: Tensor | None) -> Tensor:
-    assert gradient is not None
+def _dense(gradient: Tensor) -> Tensor:
     return gradient.coalesce().values() if gradient.is_sparse else gradient
 
 
 def _norms(tensors: list[Tensor]) -> _Row:
-    if not _HALF.isdisjoint([tensor.dtype for tensor in tensors]):
+    if any(tensor.dtype in _HALF for tensor in tensors):
         tensors = [tensor.float() for tensor in tensors]
     norms = torch._foreach_norm(tensors)
     if norms[0].is_cpu:
@@ -307,7 +308,7 @@ def _on_host(rows: list[_Row]) -> list[list[float]]:
 
 
 def _are_finite(values: list[float]) -> bool:
-    return all(map(math.isfinite, values))
+    return math.isfinite(sum(values))  # no sum of single-precision numbers overflows
 
 
 def _told(passed: Passed) -> dict[str, Any]:
