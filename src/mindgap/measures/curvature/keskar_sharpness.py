@@ -72,7 +72,7 @@ class KeskarSharpness(CurvatureMeasure):
 
     def _corners(self, flat: FlatLoss, scale: Tensor) -> list[Tensor]:
         """List the corners along the sharpest directions."""
-        vectors = self.pairs(flat).vectors[:2].to(scale)
+        vectors = self.pairs(self.searched(flat)).vectors[:2].to(scale)
         return [box(sign * vector * scale) for vector in vectors for sign in (1, -1)]
 
 
