@@ -42,7 +42,9 @@ class CurvatureMeasure(Measure, abstract=True):
     def searched(self, flat: FlatLoss) -> FlatLoss:
         """Return the loss on as many of the samples as a search for eigenvalues can afford."""
         subject = flat.subject
-        most = max(FEWEST, WORK // max(1, subject.cached("operations", lambda: _operations(subject))))
+        most = max(
+            FEWEST, WORK // max(1, subject.cached("operations", lambda: _operations(subject)))
+        )
         if flat.samples <= most:
             return flat
         order = torch.randperm(flat.samples, generator=generator(self.seed))[:most]
