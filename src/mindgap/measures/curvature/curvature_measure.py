@@ -8,7 +8,7 @@ from mindgap.ops.curvature.products import check_deterministic, hessian_products
 from mindgap.ops.curvature.spectrum import Eigenpairs, top_eigenpairs
 
 MOST = 100  # products of one search for eigenvalues
-WORK = 2**34  # operations of the forward passes of one product: of larger networks, fewer samples
+WORK = 2**33  # operations of the forward passes of one product: of larger networks, fewer samples
 FEWEST = 100  # samples that a search looks at, however large the network
 
 
