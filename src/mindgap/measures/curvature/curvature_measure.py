@@ -75,4 +75,4 @@ def _operations(subject: Subject) -> int:
     row = subject.train.take(torch.arange(1)).inputs
     with evaluating(subject.model), FlopCounterMode(display=False) as counter:
         subject.forward(row)
-    return counter.get_total_flops()
+    return int(counter.get_total_flops())
