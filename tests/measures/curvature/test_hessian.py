@@ -22,6 +22,7 @@ from mindgap.measures import (
     LargestHessianEigenvalue,
     LocalLearningCoefficient,
 )
+from mindgap.measures.curvature import curvature_measure
 
 ALL = (
     AdaptiveSharpness,
@@ -51,6 +52,38 @@ def wide(bend: nn.Module | None = None) -> Subject:
 
 
 class TestLargestHessianEigenvalue:
+    def test_the_error_is_the_spread_of_groups_along_the_eigenvector(self) -> None:
+        subject = wide()
+        measure = LargestHessianEigenvalue(samples=40)
+        result = measure(subject)
+        some = measure.flat(subject)
+        vector = measure.pairs(some).vectors[0]
+        places = torch.arange(40).split(4)
+        groups = [brute_hessian(some.subject.part(index)) for index in places]
+        spread = torch.stack([vector @ matrix @ vector for matrix in groups]).std() / 10**0.5
+        assert result.standard_error == pytest.approx(float(spread), rel=1e-9)
+        assert LargestHessianEigenvalue()(subject).standard_error is None
+
+    def test_the_error_is_about_the_spread_over_draws(self) -> None:
+        source = torch.Generator().manual_seed(0)
+        x = torch.randn(4000, 3, generator=source, dtype=torch.float64) * torch.tensor([3.0, 1, 1])
+        subject = Subject(nn.Linear(3, 1).double(), "mse", (x, x[:, :1]))
+        found = [LargestHessianEigenvalue(samples=300, seed=seed)(subject) for seed in range(30)]
+        spread = float(torch.tensor([one.value for one in found]).std())
+        told = sum(one.standard_error for one in found) / len(found)
+        assert told == pytest.approx(spread, rel=0.35)
+
+    def test_a_large_network_is_searched_on_fewer_samples(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(curvature_measure, "WORK", 1)
+        monkeypatch.setattr(curvature_measure, "FEWEST", 20)
+        for measure in (LargestHessianEigenvalue(), HessianTrace()):
+            assert measure(wide(nn.Tanh())).details["samples"] == 20
+        # The trace of a network that does not bend takes no products, so it keeps all.
+        assert HessianTrace()(wide()).details["samples"] == 60
+        assert KeskarSharpness()(wide()).details["samples"] == 60
+
     def test_equals_the_dense_hessian(self) -> None:
         subject = wide()
         result = LargestHessianEigenvalue()(subject)

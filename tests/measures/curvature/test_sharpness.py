@@ -126,7 +126,7 @@ class TestClimb:
             seen.append(place)
             return float((3 * place).sin().sum()), 3 * (3 * place).cos()
 
-        best, place = climb(wavy, vertex, torch.full((3,), 0.1), 40)
+        best, place, _ = climb(wavy, vertex, torch.full((3,), 0.1), 40)
         assert best == wavy(place)[0] >= wavy(torch.full((3,), 0.1))[0]
         sizes = [float(place.abs().max() if vertex is box else place.norm()) for place in seen]
         assert max(sizes) <= 1 + 1e-6
@@ -135,4 +135,16 @@ class TestClimb:
 
     def test_no_slope_no_rise(self) -> None:
         flat = lambda place: (1.0, torch.zeros_like(place))  # noqa: E731
-        assert climb(flat, ball, torch.zeros(3), 5)[0] == 1.0
+        assert climb(flat, ball, torch.zeros(3), 5)[::2] == (1.0, True)
+
+    def test_says_whether_a_step_could_add_to_it(self) -> None:
+        curvatures = torch.tensor([1.0, 0.9, 0.5]).double()
+        bowl = lambda place: (float((curvatures * place.square()).sum()), 2 * curvatures * place)  # noqa: E731
+        start = torch.tensor([0.01, 0.1, 0.1]).double()
+        short, long = (climb(bowl, ball, start, steps) for steps in (2, 60))
+        assert (short.converged, long.converged) == (False, True)
+        assert long.value == pytest.approx(1, rel=1e-3)
+        subject, _ = linear()
+        settings = {"radius": 10.0, "norm": "2", "batch_size": 40}
+        for steps, told in ((1, ("has not converged",)), (100, ())):
+            assert AdaptiveSharpness(steps=steps, **settings)(subject).caveats == told

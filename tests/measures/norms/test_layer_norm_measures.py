@@ -21,6 +21,7 @@ from mindgap.measures import (
     SumOfSpectralNorms,
 )
 from mindgap.nets import ResNet20
+from mindgap.ops.norms import singular
 from mindgap.ops.norms.folding import folded
 
 NORMS: list[Measure] = [
@@ -44,6 +45,20 @@ def test_folding_batch_normalization_changes_nothing(measure: Measure) -> None:
     before, after = (Subject(net, "cross_entropy", (x, y)) for net in (model, plain))
     assert float(measure(before)) == pytest.approx(float(measure(after)), rel=1e-5)
     assert measure(before).value is not None
+
+
+@pytest.mark.parametrize("name", ["product-of-spectral-norms", "frobenius-over-spectral"])
+def test_a_search_that_was_cut_off_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 26**2, 2))
+    data = torch.randn(4, 3, 28, 28), torch.arange(4) % 2
+    measure = catalog("measure")[name]()
+    found = measure(Subject(model, "cross_entropy", data))
+    assert (found.status, found.caveats) == ("exact", ())
+    monkeypatch.setattr(singular, "WHOLE", 0)
+    monkeypatch.setattr(singular.of_map, "__kwdefaults__", {"tolerance": 0.0, "steps": 2})
+    found = measure(Subject(model, "cross_entropy", data))
+    assert (found.status, found.caveats) == ("heuristic", ("has not converged",))
 
 
 @pytest.mark.parametrize(

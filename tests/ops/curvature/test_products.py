@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -56,6 +58,34 @@ class TestHessianProducts:
         operator = hessian_products(FlatLoss(subject), chunk=7)
         for _ in range(3):
             assert torch.allclose(whole(operator), brute_hessian(subject), atol=1e-12)
+
+    @pytest.mark.parametrize("held", [0, 2**29])
+    def test_graphs_are_freed(self, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A graph whose tensors are counted must not keep itself alive."""
+        monkeypatch.setattr(products, "HELD", held)
+        subject, alive = convolution(torch.float64), list[weakref.ref[torch.Tensor]]()
+        for module in subject.model.modules():
+            if isinstance(module, nn.ReLU):
+                module.register_forward_hook(lambda _, x, y: alive.append(weakref.ref(y)))
+        operator = hessian_products(FlatLoss(subject), chunk=7)
+        whole(operator)
+        del operator
+        gc.collect()
+        assert alive
+        assert not any(one() is not None for one in alive)
+
+    def test_large_graphs_make_small_chunks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        subject = convolution(torch.float64)
+        seen = list[int]()
+        subject.model.register_forward_hook(lambda _, x, y: seen.append(len(y)))
+        operator = hessian_products(FlatLoss(subject), chunk=30)
+        whole(operator)
+        assert max(seen) == 30
+        monkeypatch.setattr(products, "HELD", 100_000)
+        seen.clear()
+        found = whole(hessian_products(FlatLoss(subject), chunk=30))
+        assert max(seen) < 30
+        assert torch.allclose(found, brute_hessian(subject), atol=1e-12)
 
     def test_some_layers(self) -> None:
         subject = convolution(torch.float64)

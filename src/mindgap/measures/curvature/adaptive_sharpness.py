@@ -47,13 +47,14 @@ class AdaptiveSharpness(CurvatureMeasure):
     def compute(self, subject: Subject) -> Estimate:
         """Return the mean rise over batches, with its standard error."""
         flat = self.flat(subject)
-        rises = torch.tensor(self._rises(flat), dtype=torch.float64)
+        found, converged = zip(*self._rises(flat), strict=True)
+        rises = torch.tensor(found, dtype=torch.float64)
         return Estimate(
             value=float(rises.mean()),
             status="estimate",
             standard_error=standard_error(rises.tolist()) if len(rises) > 1 else None,
             terms={"largest": float(rises.max()), "radius": self.radius, "batches": len(rises)},
-            details=self.told(flat, subject),
+            details={"converged": all(converged), **self.told(flat, subject)},
             charts=(
                 Histogram.of(
                     {"batches": rises},
@@ -64,13 +65,14 @@ class AdaptiveSharpness(CurvatureMeasure):
             ),
         )
 
-    def _rises(self, flat: FlatLoss) -> list[float]:
+    def _rises(self, flat: FlatLoss) -> list[tuple[float, bool]]:
+        """Climb for every batch; return the rise, and whether the climb converged."""
         scale = self.radius * flat.point.double().abs()
         order = torch.randperm(flat.samples, generator=generator(self.seed))
         found = []
         for batch in flat.batches(order[: self.batch_size * self.batches], self.batch_size):
             evaluate = ScaledLoss(flat, scale, [batch])
             start = torch.zeros_like(scale)
-            largest, _ = climb(evaluate, box if self.norm == "inf" else ball, start, self.steps)
-            found.append(largest - evaluate.value(start))
+            climbed = climb(evaluate, box if self.norm == "inf" else ball, start, self.steps)
+            found.append((climbed.value - evaluate.value(start), climbed.converged))
         return found

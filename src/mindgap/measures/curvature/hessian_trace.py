@@ -49,6 +49,7 @@ class HessianTrace(CurvatureMeasure):
         """Return the trace with its standard error, in total and by tensor."""
         flat = self.flat(subject)
         straight = len(flat.point) > DENSE and is_straight(flat, seed=self.seed)
+        flat = flat if straight else self.searched(flat)
         found = _summed(flat) if straight else self._probed(flat)
         pieces = zip(flat.named, found.diagonal.split(flat.sizes), strict=True)
         parts = {name: float(piece.sum()) for name, piece in pieces}

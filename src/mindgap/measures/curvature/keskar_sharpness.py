@@ -50,7 +50,7 @@ class KeskarSharpness(CurvatureMeasure):
         middle = torch.zeros_like(scale)
         highest = max(self._corners(flat, scale), key=along.value)
         climbs = [climb(along, box, start, self.steps) for start in (middle, highest)]
-        largest, place = max(climbs, key=lambda climbed: climbed[0])
+        largest, place, converged = max(climbs, key=lambda climbed: climbed.value)
         loss = along.value(middle)
         rises = {part * self.radius: along.value(part * place) for part in PARTS}
         percent = {radius: _percent(loss, value) for radius, value in rises.items()}
@@ -61,10 +61,11 @@ class KeskarSharpness(CurvatureMeasure):
                 "loss": loss,
                 "largest": largest,
                 "radius": self.radius,
-                "from_gradient": _percent(loss, climbs[0][0]),
+                "from_gradient": _percent(loss, climbs[0].value),
             },
             details={
                 "box": "|u_i| ≤ radius · (|w_i| + 1), all weights",
+                "converged": converged,
                 **self.told(flat, subject),
             },
             charts=(_chart(percent),),
@@ -72,7 +73,7 @@ class KeskarSharpness(CurvatureMeasure):
 
     def _corners(self, flat: FlatLoss, scale: Tensor) -> list[Tensor]:
         """List the corners along the sharpest directions."""
-        vectors = self.pairs(flat).vectors[:2].to(scale)
+        vectors = self.pairs(self.searched(flat)).vectors[:2].to(scale)
         return [box(sign * vector * scale) for vector in vectors for sign in (1, -1)]
 
 

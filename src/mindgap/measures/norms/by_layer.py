@@ -46,18 +46,34 @@ class ByLayer(Measure, abc.ABC, abstract=True):
         return "kernel" if self.as_published else self.convention
 
     def estimate(
-        self, subject: Subject, value: float, parts: Sequence[float], title: str, **others: Any
+        self,
+        subject: Subject,
+        value: float,
+        parts: Sequence[float],
+        title: str,
+        *,
+        converged: bool | None = None,
+        **others: Any,
     ) -> Estimate:
         """Return a value with one bar per layer, and what counted.
 
         A value that leaves layers out is exact for the others only, which makes it a heuristic.
+
+        Args:
+            subject: The model.
+            value: The value.
+            parts: One number per layer.
+            title: That of the figure.
+            converged: Whether every search for a norm did; None if there was none.
+            **others: Further fields of the estimate.
         """
         network = network_of(subject)
         if network.skipped:
             others["status"] = "heuristic"
         named = dict(zip(unique([layer.name for layer in network.layers]), parts, strict=True))
         chart = Bar.of(named, title=title, y_label=title.lower(), horizontal=True, wide=False)
-        details = {"by_layer": named, **network.support}
+        reached = {} if converged is None else {"converged": converged}
+        details = {"by_layer": named, **reached, **network.support}
         return Estimate(value=value, details=details, charts=(chart,), **others)
 
 
@@ -65,6 +81,7 @@ class NormProduct(ByLayer, abc.ABC, abstract=True):
     """The product of all layers' norms, or their balanced sum."""
 
     balanced: ClassVar[bool] = False
+    searched: ClassVar[bool] = False  # whether a norm is exact because a search for it converged
     title: ClassVar[str] = ""
     cites = ("jiang2020fantastic", "dziugaite2020search")
     invariant_to = frozenset({"sample-order", "unit-permutation", "relu-rescaling"})
@@ -91,7 +108,10 @@ class NormProduct(ByLayer, abc.ABC, abstract=True):
             the_margin(subject, unsigned=self.as_published)
             plain = terms.pop("over_margin")
         status = "exact" if exact else "heuristic"
-        return self.estimate(subject, plain, norms, self.title, terms=terms, status=status)
+        reached = exact if self.searched else None
+        return self.estimate(
+            subject, plain, norms, self.title, converged=reached, terms=terms, status=status
+        )
 
 
 def log_of(value: float, what: str) -> float:

@@ -39,11 +39,13 @@ class FrobeniusOverSpectral(ByLayer):
             / norm.value**2
             for layer, norm in zip(network.layers, norms, strict=True)
         ]
-        exact = converged(norms) and not network.approximated
+        reached = converged(norms)
+        exact = reached and not network.approximated
         return self.estimate(
             subject,
             (math.log(math.fsum(ranks)) - math.log(len(subject.train))) / 2,
             ranks,
             "Stable rank by layer",
+            converged=reached,
             status="exact" if exact else "heuristic",
         )

@@ -25,6 +25,7 @@ class ProductOfSpectralNorms(NormProduct):
     """
 
     title = "Spectral norm by layer"
+    searched = True
 
     def norms(self, subject: Subject) -> tuple[list[float], bool]:
         """Return the spectral norms."""

@@ -75,12 +75,14 @@ class SpectralComplexity(ByLayer):
         if self.margin:
             the_margin(subject, unsigned=self.as_published)
             value = terms.pop("over_margin")
-        exact = converged(norms) and not network.approximated
+        reached = converged(norms)
+        exact = reached and not network.approximated
         return self.estimate(
             subject,
             value,
             parts,
             "Part of the sum by layer",
+            converged=reached,
             terms=terms,
             status="exact" if exact else "heuristic",
         )

@@ -36,5 +36,8 @@ class SpectralDistance(ByLayer):
         parts = [norm.value for norm in norms]
         total = math.fsum(part**2 for part in parts)
         value = (log_of(total, "the change of every layer") - math.log(len(subject.train))) / 2
-        status = "exact" if converged(norms) else "heuristic"
-        return self.estimate(subject, value, parts, "Spectral distance by layer", status=status)
+        reached = converged(norms)
+        status = "exact" if reached else "heuristic"
+        return self.estimate(
+            subject, value, parts, "Spectral distance by layer", converged=reached, status=status
+        )

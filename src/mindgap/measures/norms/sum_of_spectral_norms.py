@@ -25,6 +25,7 @@ class SumOfSpectralNorms(NormProduct):
     """
 
     title = "Spectral norm by layer"
+    searched = True
     balanced = True
 
     def norms(self, subject: Subject) -> tuple[list[float], bool]:

@@ -1,7 +1,10 @@
 """How far batch normalization's two modes are apart on the same samples."""
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from mindgap.core import Estimate, Line, Mark, Measure, Series, Subject, Undefined, evaluating
@@ -61,15 +64,31 @@ class BatchNormDiscrepancy(Measure):
 
 def _outputs(subject: Subject, places: Tensor, size: int | None) -> Tensor:
     """Return the outputs with stored statistics, or with those of batches of a size."""
-    with evaluating(subject.model):
-        for part in subject.model.modules():
-            if isinstance(part, _BatchNorm) and size is not None:
-                part.train()
+    own = contextlib.nullcontext() if size is None else _batch_statistics(subject.model)
+    with evaluating(subject.model), own:
         groups = list(places.split(size or SAMPLES))
         if size is not None and len(groups) > 1 and len(groups[-1]) < size:
             groups[-2:] = [torch.cat(groups[-2:])]  # a rest would be a batch of another kind
         found = [subject.checked_forward(subject.train.take(group).inputs) for group in groups]
     return torch.cat(found).double()
+
+
+@contextlib.contextmanager
+def _batch_statistics(model: nn.Module) -> Iterator[None]:
+    """Normalize with the statistics of each batch, and leave the stored ones alone.
+
+    Putting them back later would void what the subject keeps of its passes over the data.
+    """
+    layers = [part for part in model.modules() if isinstance(part, _BatchNorm)]
+    modes = [(part.training, part.track_running_stats) for part in layers]
+    for part in layers:
+        part.train()
+        part.track_running_stats = False
+    try:
+        yield
+    finally:
+        for part, (training, tracking) in zip(layers, modes, strict=True):
+            part.training, part.track_running_stats = training, tracking
 
 
 def _distance(stored: Tensor, own: Tensor) -> float:

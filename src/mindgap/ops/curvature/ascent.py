@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,10 +13,26 @@ from mindgap.ops.curvature.products import differentiating
 
 Evaluate = Callable[[Tensor], tuple[float, Tensor]]
 Vertex = Callable[[Tensor], Tensor]
+NEAR = 0.01  # of the rise: what another step could add, to first order, where a climb has converged
+
+
+class Climbed(NamedTuple):
+    """Where a climb ended.
+
+    Args:
+        value: The largest value found.
+        place: Where it was found.
+        converged: Whether the slope there promises less than a hundredth of the rise for a step to
+            any other point of the set.
+    """
+
+    value: float
+    place: Tensor
+    converged: bool
 
 
 @implements("E7", cites=("keskar2017large", "frank1956algorithm"))
-def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> tuple[float, Tensor]:
+def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> Climbed:
     r"""Search the largest value in a convex set by conditional gradients.
 
     Formula: $z_{t+1} = z_t + \eta_t (v_t - z_t), \quad v_t = \arg\max_{v \in C} \langle v, \nabla
@@ -35,14 +52,14 @@ def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> tupl
         steps: How many further points are tried.
 
     Returns:
-        The largest value found, and where.
+        The largest value found, where, and whether a step could still add to it.
 
     >>> square = lambda z: (float(z.square().sum()), 2 * z)
     >>> climb(square, torch.sign, torch.tensor([0.1, -0.1]), 3)
-    (2.0, tensor([ 1., -1.]))
+    Climbed(value=2.0, place=tensor([ 1., -1.]), converged=True)
     """
-    best, gradient = evaluate(start)
-    place, rate = start, 1.0
+    first, gradient = evaluate(start)
+    best, place, rate = first, start, 1.0
     for _ in range(integer("steps", steps)):
         corner = vertex(gradient)
         if torch.equal(corner, place):  # every further trial would be this place
@@ -53,7 +70,8 @@ def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> tupl
             place, best, gradient = trial, value, slope
         else:
             rate /= 2
-    return best, place
+    promised = float((gradient * (vertex(gradient) - place)).sum())
+    return Climbed(best, place, promised <= NEAR * (best - first))
 
 
 def box(gradient: Tensor) -> Tensor:
@@ -72,7 +90,7 @@ def ball(gradient: Tensor) -> Tensor:
     [0.6000000238418579, 0.800000011920929]
     """
     length: Tensor = torch.linalg.vector_norm(gradient)
-    return gradient / length.clamp_min(1e-300)
+    return gradient / length.clamp_min(torch.finfo(gradient.dtype).tiny)
 
 
 @dataclasses.dataclass(frozen=True)

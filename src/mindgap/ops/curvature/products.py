@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
@@ -13,6 +14,8 @@ from mindgap.core import Batch, InputError, Subject, evaluating, implements, int
 from mindgap.ops.curvature.flat_loss import FlatLoss
 
 HELD = 2**29  # bytes of intermediate results that are kept from one product to the next
+PARTS = 4  # chunks at least that share it
+FEW = 8  # samples that tell how large a graph is
 AT_ONCE = 16  # vectors that are multiplied together
 Graph = TypeVar("Graph")
 CHUNK = 250  # samples; larger chunks leave the caches of a CPU
@@ -48,8 +51,8 @@ def hessian_products(
     Formula: $H v = \nabla_w \left( \nabla_w \hat L(w)^\top v \right)$
 
     Reading: One product costs about as much as three gradients. The samples stream through the
-    model in chunks. The graphs of the gradients are kept between products while they fit in half a
-    gigabyte, so that later products cost one backward pass.
+    model in chunks, smaller ones where graphs are large. The graphs of the gradients are kept between
+    products while they fit in half a gigabyte, so that later products cost one backward pass.
 
     Assumes: A loss that is twice differentiable almost everywhere. What is flat in pieces, as the
     slope of ReLU is, counts as zero in second derivatives.
@@ -57,7 +60,7 @@ def hessian_products(
     Args:
         flat: The loss, with the weights that the Hessian is restricted to.
         point: Where the Hessian is taken; the model's own weights if None.
-        chunk: Samples that go through the model at once.
+        chunk: The largest number of samples that go through the model at once.
 
     >>> from torch import nn
     >>> data = (torch.tensor([[1.0, 2.0]]), torch.zeros(1, 1))
@@ -88,9 +91,18 @@ class _Graphs(Generic[Graph]):
     """What is differentiated of every chunk; the first are kept while they fit in memory."""
 
     def __init__(self, flat: FlatLoss, make: Callable[[Batch], Graph], chunk: int) -> None:
-        self.flat, self.make, self.chunk = flat, make, integer("chunk", chunk)
+        self.flat, self.make, self.most = flat, make, integer("chunk", chunk)
         self.kept: list[Graph] = []
         self.free = HELD
+
+    @functools.cached_property
+    def chunk(self) -> int:
+        """How many samples have a graph of a fraction of the memory, as a few of them tell."""
+        few = min(FEW, self.flat.samples)
+        if self.most <= few:
+            return self.most
+        _, size = self._counted(next(self.flat.batches(torch.arange(few), few)))
+        return max(1, min(self.most, HELD // PARTS * few // max(1, size)))
 
     def __iter__(self) -> Iterator[Graph]:
         yield from self.kept
@@ -108,7 +120,8 @@ class _Graphs(Generic[Graph]):
 
         def count(saved: Tensor) -> Tensor:
             seen[saved.data_ptr()] = saved.numel() * saved.element_size()
-            return saved
+            # An output that comes back with its own graph would keep itself alive for good.
+            return saved.detach()
 
         hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved)
         with differentiating(self.flat), hooks:
@@ -160,7 +173,7 @@ def gauss_newton_products(
     Args:
         flat: The loss, with the weights that the matrix is restricted to.
         point: Where it is taken; the model's own weights if None.
-        chunk: Samples that go through the model at once.
+        chunk: The largest number of samples that go through the model at once.
 
     >>> from torch import nn
     >>> data = (torch.tensor([[1.0, 2.0]]), torch.zeros(1, 1))
