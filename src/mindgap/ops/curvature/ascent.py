@@ -16,7 +16,7 @@ Vertex = Callable[[Tensor], Tensor]
 NEAR = 0.01  # of the rise: what another step could add, to first order, where a climb has converged
 
 
-class Climbed(NamedTuple):
+class _Climbed(NamedTuple):
     """Where a climb ended.
 
     Args:
@@ -32,7 +32,7 @@ class Climbed(NamedTuple):
 
 
 @implements("E7", cites=("keskar2017large", "frank1956algorithm"))
-def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> Climbed:
+def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> _Climbed:
     r"""Search the largest value in a convex set by conditional gradients.
 
     Formula: $z_{t+1} = z_t + \eta_t (v_t - z_t), \quad v_t = \arg\max_{v \in C} \langle v, \nabla
@@ -56,7 +56,7 @@ def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> Clim
 
     >>> square = lambda z: (float(z.square().sum()), 2 * z)
     >>> climb(square, torch.sign, torch.tensor([0.1, -0.1]), 3)
-    Climbed(value=2.0, place=tensor([ 1., -1.]), converged=True)
+    _Climbed(value=2.0, place=tensor([ 1., -1.]), converged=True)
     """
     first, gradient = evaluate(start)
     best, place, rate = first, start, 1.0
@@ -71,7 +71,7 @@ def climb(evaluate: Evaluate, vertex: Vertex, start: Tensor, steps: int) -> Clim
         else:
             rate /= 2
     promised = float((gradient * (vertex(gradient) - place)).sum())
-    return Climbed(best, place, promised <= NEAR * (best - first))
+    return _Climbed(best, place, promised <= NEAR * (best - first))
 
 
 def box(gradient: Tensor) -> Tensor:

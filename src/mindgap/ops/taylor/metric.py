@@ -174,16 +174,18 @@ def _backward_terms(function: Function, points: Tensor) -> Tensor | None:
                 slopes = _slopes(output, rows, create_graph=True)
                 terms[:, 0] += slopes.detach().double().square().sum(1)
                 for slope in slopes.T if slopes.requires_grad else ():
-                    curves = _slopes(slope, rows, retain_graph=True)
+                    curves = _slopes(slope, rows)
                     terms[:, 1] += curves.double().square().sum(1) / 2
         except (RuntimeError, TypeError, AttributeError, NotImplementedError):
             return None
     return terms
 
 
-def _slopes(values: Tensor, rows: Tensor, **how: bool) -> Tensor:
+def _slopes(values: Tensor, rows: Tensor, create_graph: bool = False) -> Tensor:
     """Return the gradient of every row's value, since no value depends on another row."""
-    return torch.autograd.grad(values.sum(), rows, materialize_grads=True, **how)[0]
+    return torch.autograd.grad(
+        values.sum(), rows, retain_graph=True, create_graph=create_graph, materialize_grads=True
+    )[0]
 
 
 def _forward_terms(function: Function, points: Tensor, order: int) -> Tensor:
