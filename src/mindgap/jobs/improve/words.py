@@ -1,5 +1,6 @@
 """The words of ``improve``: headline, sentences, claims, and code to paste."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -59,8 +60,10 @@ def headline(
     """
     retuned = "" if control is None else f"; {_retuning(told, before, control)}"
     if best is not None and best.word == "helps":
-        start = amount(best.error + best.gain.difference, told.rate)
-        text = f"{_name(best.arm)} lowers {told.metric} from {start} to "
+        start = best.error + best.gain.difference
+        if control is not None and math.isclose(start, control.error):
+            start = control.error  # written twice, it must not be rounded in two ways
+        text = f"{_name(best.arm)} lowers {told.metric} from {amount(start, told.rate)} to "
         return (
             "helps",
             f"{text}{amount(best.error, told.rate)} ({_certainty(told, best.gain)}){retuned}.",
