@@ -47,7 +47,7 @@ def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
 
 
 class JoinedRows:
-    """JoinedRows that come batch by batch, joined to large pieces at once.
+    """Rows that come batch by batch, joined to large pieces at once.
 
     Thousands of small pieces that wait for the last batch would leave as many holes in memory.
 
