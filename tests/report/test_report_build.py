@@ -13,6 +13,7 @@ from mindgap.core.plain import plain
 from mindgap.core.subject import Subject
 from mindgap.jobs import examine as examine_module
 from mindgap.measures.curvature import curvature_measure
+from mindgap.ops.initialization import subject as untrained_module
 from mindgap.report import Report, report as report_module
 from mindgap.report.report import decode
 
@@ -172,6 +173,16 @@ def test_what_only_the_cache_made_cheap_is_not_measured_at_the_initial_weights(m
         report = examine(Subject(net, "mse", (x, x), initial=before), measures=names, bounds=())
         known[most] = [card.untrained is not None for card in report.measures]
     assert known == {0.2: [False, False, True], 60.0: [True, True, True]}
+
+
+def test_a_pass_with_the_initial_weights_may_be_refused(monkeypatch):
+    monkeypatch.setattr(untrained_module, "WORK", 0)
+    x = torch.linspace(-1, 1, 40)[:, None]
+    net = torch.nn.Linear(1, 1)
+    before = {name: value + 1 for name, value in net.state_dict().items()}
+    names = ["training-loss", "parameter-norm"]
+    report = examine(Subject(net, "mse", (x, x), initial=before), measures=names, bounds=())
+    assert [card.untrained is None for card in report.measures] == [True, False]
 
 
 def test_the_gap_and_the_overlap_are_known_even_if_nobody_asked():

@@ -46,12 +46,12 @@ def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
     return found
 
 
-class Rows:
+class JoinedRows:
     """Rows that come batch by batch, joined to large pieces at once.
 
     Thousands of small pieces that wait for the last batch would leave as many holes in memory.
 
-    >>> rows = Rows()
+    >>> rows = JoinedRows()
     >>> rows.add(torch.zeros(2, 1)), rows.add(torch.ones(1, 1)), rows.count
     (None, None, 3)
     >>> rows.joined().flatten().tolist()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core.calls import (
-    Rows,
+    JoinedRows,
     call,
     check_weights,
     checked_call,
@@ -285,7 +285,7 @@ class Subject:
         """Return the outputs, and keep what enters the last linear layer, which costs nothing."""
         check_weights(self.model)
         samples = len(self.split(which))
-        outputs, features = Rows(), Rows()
+        outputs, features = JoinedRows(), JoinedRows()
         with evaluating(self.model), _last_entered(self.model) as latest:
             for batch in self.batches(which):
                 outputs.add(self.checked_forward(batch.inputs))
@@ -304,7 +304,7 @@ class Subject:
                 "Features need a model with a linear layer, got none. Name the layer or choose "
                 "another."
             )
-        kept = Rows()
+        kept = JoinedRows()
         with evaluating(self.model), _last_entered(self.model) as latest:
             for batch in self.batches(which):
                 self.forward(batch.inputs)

@@ -239,7 +239,7 @@ def _before(
     found, spent = list[float | None](), 0.0
     other = untrained(subject)
     if other is not None:
-        with contextlib.suppress(MindgapError):
+        with contextlib.suppress(Exception):  # it may be refused or fail, and says so where needed
             _is_finite(other)  # nearly all need this pass over the data
     for spec, (result, used) in zip(specs, measured, strict=True):
         known = result.family == "measure" and result.value is not None

@@ -22,6 +22,7 @@ RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # the best by leave-one-out error is ta
 # Mean leverage above which residuals are so small that dividing by one minus the leverage loses them
 # to rounding: the fit then seems perfect. The largest ridge is kept in any case.
 LEVERAGE = 0.5
+BLOCK = 1024  # samples whose leverage is computed at once
 FILTERS, PATCH, STRIDE = 120, 6, 3  # random whitened patches of color images
 
 
@@ -138,11 +139,12 @@ def _ridge(train: Tensor, test: Tensor, targets: Tensor) -> tuple[Tensor, Tensor
     centered = train - mean
     powers, basis = torch.linalg.eigh((centered.T @ centered).double())
     powers, turned = powers.clamp_min(0), centered.double() @ basis
-    moments, squares = turned.T @ (targets - center).double(), turned.square()
+    moments = turned.T @ (targets - center).double()
     best: tuple[float, Tensor, Tensor] | None = None
     for ridge in RIDGES:
         shrunk = 1 / (powers + ridge * len(train) * 0.5)
-        leverage = squares @ shrunk + 1 / len(train)
+        leverage = torch.cat([part.square() @ shrunk for part in turned.split(BLOCK)])
+        leverage += 1 / len(train)
         if float(leverage.mean()) > LEVERAGE and ridge != RIDGES[-1]:
             continue
         weights = shrunk[:, None] * moments

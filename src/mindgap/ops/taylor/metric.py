@@ -171,7 +171,7 @@ def _backward_terms(function: Function, points: Tensor) -> Tensor | None:
                 return None
             terms = points.new_zeros(len(points), 2, dtype=torch.float64)
             for output in outputs.T:
-                slopes = _slopes(output, rows, create_graph=True)
+                slopes = _slopes(output, rows, again=True)
                 terms[:, 0] += slopes.detach().double().square().sum(1)
                 for slope in slopes.T if slopes.requires_grad else ():
                     curves = _slopes(slope, rows)
@@ -181,11 +181,12 @@ def _backward_terms(function: Function, points: Tensor) -> Tensor | None:
     return terms
 
 
-def _slopes(values: Tensor, rows: Tensor, create_graph: bool = False) -> Tensor:
+def _slopes(values: Tensor, rows: Tensor, again: bool = False) -> Tensor:
     """Return the gradient of every row's value, since no value depends on another row."""
-    return torch.autograd.grad(
-        values.sum(), rows, retain_graph=True, create_graph=create_graph, materialize_grads=True
-    )[0]
+    (slopes,) = torch.autograd.grad(
+        values.sum(), rows, retain_graph=True, create_graph=again, materialize_grads=True
+    )
+    return slopes
 
 
 def _forward_terms(function: Function, points: Tensor, order: int) -> Tensor:
