@@ -64,26 +64,24 @@ class Warp(nn.Module):
 
 
 def warped_cnn() -> nn.Module:
-    """Make a CNN of three convolutions for MNIST, trained on warped images.
+    """Make a CNN of two convolutions for MNIST, trained on warped images.
 
     Batch normalization has no weights, which would be random.
-
-    >>> sum(weight.numel() for weight in warped_cnn().parameters())
-    23162
     """
     return nn.Sequential(
         Warp(),
-        *_normalized(1, 16, 5),
-        *_normalized(16, 32, 3),
-        *_normalized(32, 48, 3),
+        *_normalized(1, 16),
+        *_normalized(16, 32),
         nn.Flatten(),
+        nn.Linear(512, 128),
+        nn.ReLU(),
         nn.Dropout(0.2),
-        nn.Linear(432, 10),
+        nn.Linear(128, 10),
     )
 
 
-def _normalized(before: int, after: int, kernel: int) -> tuple[nn.Module, ...]:
-    convolution = nn.Conv2d(before, after, kernel, padding=kernel // 2, bias=False)
+def _normalized(before: int, after: int) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(before, after, 5, bias=False)
     return convolution, nn.MaxPool2d(2), nn.BatchNorm2d(after, affine=False), nn.ReLU()
 
 
