@@ -1,14 +1,14 @@
 """How far batch normalization's two modes are apart on the same samples."""
 
 import contextlib
-from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from mindgap.core import Estimate, Line, Mark, Measure, Series, Subject, Undefined, evaluating
 from mindgap.ops.evidence.passes import some_places, unlike
+from mindgap.ops.initialization.propagation import batch_statistics
 
 SAMPLES = 512  # of the training data
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256)  # of smaller batches, for the figure
@@ -64,31 +64,13 @@ class BatchNormDiscrepancy(Measure):
 
 def _outputs(subject: Subject, places: Tensor, size: int | None) -> Tensor:
     """Return the outputs with stored statistics, or with those of batches of a size."""
-    own = contextlib.nullcontext() if size is None else _batch_statistics(subject.model)
+    own = contextlib.nullcontext() if size is None else batch_statistics(subject.model)
     with evaluating(subject.model), own:
         groups = list(places.split(size or SAMPLES))
         if size is not None and len(groups) > 1 and len(groups[-1]) < size:
             groups[-2:] = [torch.cat(groups[-2:])]  # a rest would be a batch of another kind
         found = [subject.checked_forward(subject.train.take(group).inputs) for group in groups]
     return torch.cat(found).double()
-
-
-@contextlib.contextmanager
-def _batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Normalize with the statistics of each batch, and leave the stored ones alone.
-
-    Putting them back later would void what the subject keeps of its passes over the data.
-    """
-    layers = [part for part in model.modules() if isinstance(part, _BatchNorm)]
-    modes = [(part.training, part.track_running_stats) for part in layers]
-    for part in layers:
-        part.train()
-        part.track_running_stats = False
-    try:
-        yield
-    finally:
-        for part, (training, tracking) in zip(layers, modes, strict=True):
-            part.training, part.track_running_stats = training, tracking
 
 
 def _distance(stored: Tensor, own: Tensor) -> float:

@@ -1,5 +1,6 @@
 """How variance propagates through a network: predicted from its structure, measured with a batch."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,7 +148,7 @@ def propagation(
     """
     names = {id(value): name for name, value in model.named_parameters()}
     mode = Following(names, variances or {})
-    with preserved(model, seed=seed):
+    with preserved(model, seed=seed), batch_statistics(model):
         as_in_training(model)
         with torch.enable_grad():
             output = followed(model, inputs, mode)
@@ -169,6 +170,33 @@ def propagation(
     return Propagation(
         layers=layers, refused=dict(mode.refused), approximated=dict(mode.approximated)
     )
+
+
+@contextlib.contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[None]:
+    """Normalize with the statistics of each batch, and leave the stored ones alone.
+
+    Putting them back later would void what a subject keeps of its passes over the data.
+
+    Args:
+        model: Its modes are restored.
+
+    >>> net = nn.BatchNorm1d(1).eval()
+    >>> with batch_statistics(net):
+    ...     _ = net(torch.ones(2, 1))
+    >>> net.running_mean.tolist(), net.training
+    ([0.0], False)
+    """
+    layers = [part for part in model.modules() if isinstance(part, _BatchNorm)]
+    modes = [(part.training, part.track_running_stats) for part in layers]
+    for part in layers:
+        part.train()
+        part.track_running_stats = False
+    try:
+        yield
+    finally:
+        for part, (training, tracking) in zip(layers, modes, strict=True):
+            part.training, part.track_running_stats = training, tracking
 
 
 def as_in_training(model: nn.Module) -> None:
