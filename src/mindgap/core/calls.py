@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
-from torch.nn import functional
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from mindgap.core.errors import InputError, NotFiniteError
@@ -92,7 +91,7 @@ class _Pooling(TorchFunctionMode):
         return func(*args, **given)
 
 
-_POOLS = (functional.max_pool2d, torch.max_pool2d)
+_POOLS = (nn.functional.max_pool2d, torch.max_pool2d)
 LARGEST_WINDOW = 4  # places along an axis; the time of slices grows with them
 
 

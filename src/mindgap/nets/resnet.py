@@ -1,7 +1,6 @@
 """Residual networks for small images, and what Wide ResNets share with them."""
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mindgap.core import InputError, choice, integer, validated
 
@@ -121,7 +120,7 @@ class _PaddedShortcut(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """Compute smaller, deeper feature maps."""
         first = self.added // 2
-        return functional.pad(
+        return nn.functional.pad(
             maps[..., :: self.stride, :: self.stride], (0, 0, 0, 0, first, self.added - first)
         )
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 
 from mindgap.core import InputError, implements, integer, number, rate, validated
@@ -163,7 +162,7 @@ class KFAC(torch.optim.Optimizer):
     >>> optimizer = KFAC(model, lr=0.1)
     >>> logits = model(torch.eye(2))
     >>> optimizer.observe(logits)
-    >>> functional.cross_entropy(logits, torch.tensor([0, 1])).backward()
+    >>> nn.functional.cross_entropy(logits, torch.tensor([0, 1])).backward()
     >>> optimizer.step()
     """
 
@@ -225,7 +224,7 @@ class KFAC(torch.optim.Optimizer):
         if self._steps % self.defaults["refresh"]:
             return
         drawn = torch.multinomial(logits.detach().softmax(-1), 1, generator=self._draw)[:, 0]
-        loss = functional.cross_entropy(logits, drawn, reduction="sum")
+        loss = nn.functional.cross_entropy(logits, drawn, reduction="sum")
         layers = list(self._seen)
         slopes = torch.autograd.grad(
             loss, [self._seen[one][1] for one in layers], retain_graph=True
@@ -301,7 +300,7 @@ def _patches(layer: nn.Conv2d, images: Tensor) -> Tensor:
             f"K-FAC must have convolutions padded by a number of zeros, got {layer.padding!r} "
             f"({layer.padding_mode}). Use Shampoo."
         )
-    columns = functional.unfold(
+    columns = nn.functional.unfold(
         images,
         layer.kernel_size,
         layer.dilation,

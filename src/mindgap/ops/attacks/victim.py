@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from mindgap.core import (
@@ -26,8 +25,8 @@ from mindgap.core.purity import preserved
 
 Objective = Literal["loss", "margin"]
 _SOFTMAX = {
-    functional.softmax,
-    functional.log_softmax,
+    nn.functional.softmax,
+    nn.functional.log_softmax,
     torch.softmax,
     torch.log_softmax,
     Tensor.softmax,

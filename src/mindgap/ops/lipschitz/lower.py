@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
@@ -190,7 +189,9 @@ def _climbed(
     ways = (_lengths(uphill).clamp_min(1e-300) / reach).view(-1, *[1] * (points.ndim - 1))
     moved = points + uphill / ways
     fine = torch.isfinite(moved).flatten(1).all(1).view(ways.shape)
-    return torch.where(fine, moved, points).detach(), functional.normalize(turned, dim=1).detach()
+    return torch.where(fine, moved, points).detach(), nn.functional.normalize(
+        turned, dim=1
+    ).detach()
 
 
 def slopes(model: nn.Module, inputs: Tensor, batch: int = 256) -> tuple[Tensor, Tensor]:
@@ -248,12 +249,12 @@ def _slopes(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
         rows = [back(torch.eye(count).double()[k].expand_as(outputs)) for k in range(count)]
         left, values, _ = torch.linalg.svd(torch.stack(rows, 1), full_matrices=False)
         return values[:, 0].detach(), left[:, :, 0].detach()
-    sides = functional.normalize(torch.ones_like(outputs).detach(), dim=1)
+    sides = nn.functional.normalize(torch.ones_like(outputs).detach(), dim=1)
     for _ in range(_ROUNDS):
         own = sides.detach().requires_grad_()
         length = back(own, graph=True).norm(dim=1)
         (turned,) = torch.autograd.grad(length.sum(), own, retain_graph=True)
-        sides = functional.normalize(turned, dim=1)
+        sides = nn.functional.normalize(turned, dim=1)
     return back(sides).norm(dim=1).detach(), sides.detach()
 
 
@@ -272,7 +273,7 @@ class _Smooth(TorchFunctionMode):
         size = units.detach().flatten(1).square().mean(1).sqrt().clamp_min(1e-12)
         factor = (self.sharp / size).view(-1, *[1] * (units.ndim - 1))
         rest = _rest(name, args, given)
-        smooth = functional.softplus(units * factor) / factor
+        smooth = nn.functional.softplus(units * factor) / factor
         return (1 - rest) * smooth + rest * units
 
 

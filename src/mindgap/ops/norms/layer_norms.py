@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mindgap.core import Inputs, implements
 from mindgap.ops.norms.singular import MARGIN, TOLERANCE, Singular, of_map, of_matrix
@@ -259,8 +258,8 @@ SLOPES: dict[type[nn.Module], Callable[[Any], float]] = {
     nn.LogSigmoid: lambda _: 1.0,
     nn.Sigmoid: lambda _: 0.25,
     nn.GELU: lambda module: _steepest(module.forward),
-    nn.SiLU: lambda module: _steepest(functional.silu),  # noqa: ARG005
-    nn.Mish: lambda module: _steepest(functional.mish),  # noqa: ARG005
+    nn.SiLU: lambda module: _steepest(nn.functional.silu),  # noqa: ARG005
+    nn.Mish: lambda module: _steepest(nn.functional.mish),  # noqa: ARG005
     nn.Softmax: lambda _: 0.5,
 }
 _RULES: list[tuple[tuple[type[nn.Module], ...], Callable[[Call], LayerNorm]]] = [

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from mindgap.core import InputError, Inputs, call, evaluating, implements, mapped
@@ -131,7 +130,7 @@ class _Paths(TorchFunctionMode):
         found: Tensor = func(sums, self._edge(weight), None, *rest, **named)
         if bias is None:
             return found
-        shape = (-1, *[1] * (found.ndim - 2)) if func is not functional.linear else (-1,)
+        shape = (-1, *[1] * (found.ndim - 2)) if func is not nn.functional.linear else (-1,)
         total: Tensor = found + self._edge(bias).view(shape)
         self.known(total)
         self.biased[id(total)] = found, bias
@@ -209,8 +208,8 @@ class _Paths(TorchFunctionMode):
 
     def _pad(self, sums: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
         if mode == "constant":
-            return functional.pad(sums, pad, mode, self._edge(value or 0.0))
-        return functional.pad(sums, pad, mode)
+            return nn.functional.pad(sums, pad, mode, self._edge(value or 0.0))
+        return nn.functional.pad(sums, pad, mode)
 
     def _max_pool1d(self, sums: Tensor, *args: Any, **named: Any) -> Tensor:
         return _window_sums(sums, 1, *args, **named)
@@ -234,12 +233,14 @@ class _Paths(TorchFunctionMode):
         settings = {**dict(zip(names, args, strict=False)), **named}
         whole = {**settings, "divisor_override": 1}
         ones = torch.ones_like(sums[:1, :1])
-        weight = functional.avg_pool2d(ones, **settings) / functional.avg_pool2d(ones, **whole)
-        found: Tensor = functional.avg_pool2d(sums, **whole) * self._edge(weight)
+        weight = nn.functional.avg_pool2d(ones, **settings) / nn.functional.avg_pool2d(
+            ones, **whole
+        )
+        found: Tensor = nn.functional.avg_pool2d(sums, **whole) * self._edge(weight)
         return found
 
     def _adaptive_avg_pool2d(self, sums: Tensor, output_size: Any) -> Tensor:
-        found = functional.adaptive_avg_pool2d(sums, output_size)
+        found = nn.functional.adaptive_avg_pool2d(sums, output_size)
         counts = [
             torch.tensor([-(-(i + 1) * size // out) - i * size // out for i in range(out)])
             for size, out in zip(sums.shape[-2:], found.shape[-2:], strict=True)
@@ -266,7 +267,7 @@ def _window_sums(
         )
     size = (kernel_size,) * dimensions if isinstance(kernel_size, int) else tuple(kernel_size)
     ones = torch.ones(sums.shape[1], 1, *size, dtype=sums.dtype)
-    convolve: Callable[..., Tensor] = getattr(functional, f"conv{dimensions}d")
+    convolve: Callable[..., Tensor] = getattr(nn.functional, f"conv{dimensions}d")
     step = size if stride is None or stride == [] else stride
     return convolve(sums, ones, None, step, padding, dilation, groups=sums.shape[1])
 

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mindgap.core import Undefined
 from mindgap.ops.norms.singular import MARGIN, WHOLE, Singular, convolution_bound, of_map, of_matrix
@@ -15,11 +14,11 @@ from mindgap.ops.norms.singular import MARGIN, WHOLE, Singular, convolution_boun
 Kind = Literal["dense", "convolution", "transposed convolution"]
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-_CONVOLVE: tuple[Any, ...] = (functional.conv1d, functional.conv2d, functional.conv3d)
+_CONVOLVE: tuple[Any, ...] = (nn.functional.conv1d, nn.functional.conv2d, nn.functional.conv3d)
 _TRANSPOSE: tuple[Any, ...] = (
-    functional.conv_transpose1d,
-    functional.conv_transpose2d,
-    functional.conv_transpose3d,
+    nn.functional.conv_transpose1d,
+    nn.functional.conv_transpose2d,
+    nn.functional.conv_transpose3d,
 )
 
 
@@ -100,7 +99,7 @@ class WeightedLayer:
         strides = zip(self.left[1:], module.stride, sizes, strict=True)
         if mode == "circular" and all(out * step == size for out, step, size in strides):
             return bound(sizes, circular=True)
-        padded = functional.pad(torch.zeros(1, *self.shape), _padding(self.module), mode=mode)
+        padded = nn.functional.pad(torch.zeros(1, *self.shape), _padding(self.module), mode=mode)
         return _repeats(sizes, _padding(self.module), mode) * bound(padded.shape[2:])
 
     def row_squares(self, convention: str = "operator") -> Tensor:
@@ -132,7 +131,7 @@ class WeightedLayer:
 
     def _applied(self, inputs: Tensor, weight: Tensor) -> Tensor:
         if self.kind == "dense":
-            return functional.linear(inputs, weight)
+            return nn.functional.linear(inputs, weight)
         module, place = _geometry(self.module), len(self.shape) - 2
         common = {"stride": module.stride, "dilation": module.dilation, "groups": module.groups}
         if self.kind == "transposed convolution":
@@ -142,7 +141,7 @@ class WeightedLayer:
             )
             return convolved
         if module.padding_mode != "zeros":
-            inputs = functional.pad(inputs, _padding(self.module), mode=module.padding_mode)
+            inputs = nn.functional.pad(inputs, _padding(self.module), mode=module.padding_mode)
         padding = module.padding if module.padding_mode == "zeros" else 0
         found: Tensor = _CONVOLVE[place](inputs, weight, padding=padding, **common)
         return found
@@ -202,7 +201,7 @@ def _repeats(sizes: tuple[int, ...], padding: list[int], mode: str) -> float:
     for place, size in enumerate(reversed(sizes)):
         ends = padding[2 * place : 2 * place + 2]
         numbers = torch.arange(size, dtype=torch.double).view(1, 1, -1)
-        shown = functional.pad(numbers, ends, mode=mode).flatten().long()
+        shown = nn.functional.pad(numbers, ends, mode=mode).flatten().long()
         most *= int(torch.bincount(shown).max())
     return math.sqrt(most)
 

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mindgap.core import InputError, evaluating
 from mindgap.core.calls import largest_in_windows
@@ -31,9 +30,9 @@ class Weights:
     def __call__(self, units: Tensor) -> Tensor:
         """Apply the layer to units of shape (samples, channels, height, width)."""
         if self.window is None:
-            return functional.linear(units.flatten(1), self.weight, self.bias)[..., None, None]
+            return nn.functional.linear(units.flatten(1), self.weight, self.bias)[..., None, None]
         own = self.window
-        return functional.conv2d(
+        return nn.functional.conv2d(
             units, self.weight, self.bias, own.stride, own.padding, own.dilation
         )
 
@@ -77,7 +76,7 @@ class _Window:
     def _padded(self, values: Tensor) -> Tensor:
         up, left = self.padding
         flat = [0, 0] * (values.ndim - 2)
-        return functional.pad(values, [*flat, left, left, up, up]) if up or left else values
+        return nn.functional.pad(values, [*flat, left, left, up, up]) if up or left else values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +101,9 @@ class Pool:
         """Return the gates of shape (places in the window, samples, channels, height, width)."""
         high, wide = self.window.size
         if self.average:
-            small = functional.avg_pool2d(units, self.window.size, self.window.stride)
+            small = nn.functional.avg_pool2d(units, self.window.size, self.window.stride)
             return torch.ones(high * wide, *small.shape).to(units)
-        lowest = functional.pad(
+        lowest = nn.functional.pad(
             units, [p for p in self.window.padding[::-1] for _ in "lr"], value=-torch.inf
         )
         bare = dataclasses.replace(self.window, padding=(0, 0))
@@ -123,16 +122,18 @@ class Pool:
         """Apply the pooling."""
         own = self.window
         if self.average:
-            return functional.avg_pool2d(units, own.size, own.stride)
+            return nn.functional.avg_pool2d(units, own.size, own.stride)
         found = largest_in_windows(units, own.size, own.stride, own.padding)
         if found is None:
-            found = functional.max_pool2d(units, own.size, own.stride, own.padding)
+            found = nn.functional.max_pool2d(units, own.size, own.stride, own.padding)
         return found
 
     def summed(self, units: Tensor, weight: float) -> Tensor:
         """Add up what paths bring to the places of each window, with one weight for all edges."""
         own = self.window
-        total = functional.avg_pool2d(units, own.size, own.stride, own.padding, divisor_override=1)
+        total = nn.functional.avg_pool2d(
+            units, own.size, own.stride, own.padding, divisor_override=1
+        )
         return total * weight
 
     @property

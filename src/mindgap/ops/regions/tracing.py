@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from mindgap.core import InputError
@@ -220,7 +219,9 @@ def _pooled(
         (kernel_size, kernel_size if stride is None or stride == [] else stride, padding, dilation))]  # fmt: skip
     (kernel, step, pad, gap), (rows, columns) = sizes, images.shape[2:]
     places = torch.arange(1, rows * columns + 1, dtype=torch.double).view(1, 1, rows, columns)
-    windows = functional.unfold(places, kernel, gap, pad, step)[0].T.long() - 1  # (maxima, entries)
+    windows = (
+        nn.functional.unfold(places, kernel, gap, pad, step)[0].T.long() - 1
+    )  # (maxima, entries)
     entries = images.flatten(2)[:, :, windows.clamp_min(0)]
     candidates = (windows >= 0).repeat(images.shape[1], 1)
     found = mode.largest(entries.flatten(1, 2), candidates)

@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mindgap.core import InputError, Remedy, TrainingState, option
 from mindgap.ops.norms.weighted import CONVOLUTIONS, TRANSPOSED
 
-_CONVOLVE: tuple[Any, ...] = (functional.conv1d, functional.conv2d, functional.conv3d)
+_CONVOLVE: tuple[Any, ...] = (nn.functional.conv1d, nn.functional.conv2d, nn.functional.conv3d)
 
 
 class OrthogonalRegularization(Remedy):

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mindgap.core import (
     Chart,
@@ -206,7 +205,7 @@ def quasi_newton(model: nn.Module, train: Pair, memory: int, evaluations: int) -
         nonlocal count
         count += 1
         optimizer.zero_grad()
-        loss = functional.cross_entropy(model(train[0]), train[1])
+        loss = nn.functional.cross_entropy(model(train[0]), train[1])
         loss.backward()
         return loss
 
@@ -219,7 +218,7 @@ def _scores(model: nn.Module, data: Pair) -> tuple[float, float]:
     """Return loss and error."""
     logits = model(data[0])
     wrong = (logits.argmax(1) != data[1]).double().mean()
-    return float(functional.cross_entropy(logits.double(), data[1])), float(wrong)
+    return float(nn.functional.cross_entropy(logits.double(), data[1])), float(wrong)
 
 
 def _mean(own: Mapping[int, Record], name: str) -> float:

@@ -5,7 +5,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mindgap.core import (
     Chart,
@@ -89,7 +88,7 @@ class ConditioningRareWords(Study):
         for seed in range(10_000, 10_000 + self.search):
             model = self._learn(rule, rate, seed)
             inputs, labels = sentences(scores(seed), 1_000, generator(seed + 1))
-            loss = functional.cross_entropy(model(inputs), labels)
+            loss = nn.functional.cross_entropy(model(inputs), labels)
             total += loss.item() if bool(loss.isfinite()) else 1e9
         return total
 
@@ -111,7 +110,7 @@ class ConditioningRareWords(Study):
             for _ in range(self.steps):
                 inputs, labels = sentences(hidden, self.batch_size, source)
                 optimizer.zero_grad()
-                functional.cross_entropy(model(inputs), labels).backward()
+                nn.functional.cross_entropy(model(inputs), labels).backward()
                 optimizer.step()
         return model
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mindgap.core import generator, holm, mean_interval, paired, seeded
 from mindgap.training.preconditioned import KFAC, Shampoo
@@ -62,7 +61,7 @@ class Problem:
         losses, reached = list[float](), self.limit
         for step, (inputs, labels) in enumerate(self._batches(seed), 1):
             logits = model(inputs)
-            loss = functional.cross_entropy(logits, labels)
+            loss = nn.functional.cross_entropy(logits, labels)
             if not loss.item() < DIVERGED:
                 break
             if isinstance(optimizer, KFAC):

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mindgap.core import Subject, seeded
 from mindgap.data.dataset import DataSet
@@ -41,7 +40,7 @@ class Pairs(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Compute one logit per possible answer."""
-        both = functional.one_hot(tokens[:, [0, 2]], self.modulus).flatten(1)
+        both = nn.functional.one_hot(tokens[:, [0, 2]], self.modulus).flatten(1)
         answer: Tensor = self.head(torch.relu(self.hidden(both.to(self.head.weight.dtype))))
         return answer
 
@@ -80,7 +79,7 @@ class Training:
         due = {step: place for place, step in enumerate(readings(self.steps))}
         for step in range(done + 1, self.steps + 1):
             optimizer.zero_grad()
-            functional.cross_entropy(model(inputs), targets).backward()
+            nn.functional.cross_entropy(model(inputs), targets).backward()
             optimizer.step()
             if step in due:
                 self._read(model, step, curves, sharp=due[step] % SHARPNESS == 0)
@@ -111,7 +110,7 @@ class Training:
             assert pair is not None
             with torch.no_grad():
                 outputs = model(pair[0])
-                curves[f"{name}_loss"].append(float(functional.cross_entropy(outputs, pair[1])))
+                curves[f"{name}_loss"].append(float(nn.functional.cross_entropy(outputs, pair[1])))
                 curves[name].append(float((outputs.argmax(1) == pair[1]).double().mean()))
         square = sum(float(p.detach().double().square().sum()) for p in model.parameters())
         curves["norm"].append(square**0.5)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mindgap.core import Recipe, Remedy, generator
 from mindgap.data.catalog import load
@@ -56,7 +55,7 @@ def problem(
     labels, _ = label_noise(drawn.targets, corruption, "random", CLASSES, seed)
     parts = [drawn.inputs, drawn.test[0]]
     if data != "digits":
-        parts = [functional.avg_pool2d(part, 2) for part in parts]
+        parts = [nn.functional.avg_pool2d(part, 2) for part in parts]
     mean, scale = (f(parts[0], (0, 2, 3), keepdim=True) for f in (torch.mean, torch.std))
     train, test = changed([(part - mean) / scale for part in parts], inputs, seed)
     return Problem(train, labels, test, drawn.test[1])
