@@ -1,9 +1,12 @@
 """The few pieces of Markdown that generated pages are made of."""
 
+import re
+
 
 def cell(value):
-    """Write text so that it cannot break out of a table."""
-    return " ".join(str(value).split()).replace("|", "\\|")
+    """Write text so that it cannot break out of a table, and no line breaks within a number."""
+    text = re.sub(r"(?<=\de)-(?=\d)", "\N{MINUS SIGN}", " ".join(str(value).split()))
+    return text.replace("|", "\\|")
 
 
 def table(columns, rows):
