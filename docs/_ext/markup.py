@@ -5,8 +5,9 @@ import re
 
 def cell(value):
     """Write text so that it cannot break out of a table, and no line breaks within a number."""
-    text = re.sub(r"(?<=\de)-(?=\d)", "\N{MINUS SIGN}", " ".join(str(value).split()))
-    return text.replace("|", "\\|")
+    parts = " ".join(str(value).split()).split("`")
+    parts[::2] = [re.sub(r"(?<=\de)-(?=\d)", "\N{MINUS SIGN}", words) for words in parts[::2]]
+    return "`".join(parts).replace("|", "\\|")  # code stays as it is
 
 
 def table(columns, rows):
