@@ -10,9 +10,10 @@ import sys
 
 import pytest
 
+import mindgap
 from mindgap._version import __version__
 from mindgap.cli import main
-from mindgap.cli.parser import COMMANDS
+from mindgap.cli.parser import COMMANDS, IN_PYTHON
 from mindgap.core.registry import catalog
 
 
@@ -24,6 +25,19 @@ def test_help_everywhere(command: str, capsys: pytest.CaptureFixture[str]) -> No
     text = capsys.readouterr().out
     assert text.startswith(f"usage: mindgap {command}".rstrip())
     assert all(len(line) <= 120 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("name", IN_PYTHON)
+def test_functions_of_python_name_their_command(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert callable(getattr(mindgap, name))
+    assert name not in COMMANDS
+    assert main([name, "my.py:make_subject"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    command = said.partition("'mindgap ")[2].split()[0].strip("'.")
+    assert command in COMMANDS
 
 
 def test_commands_are_the_files_of_their_folder() -> None:

@@ -41,6 +41,14 @@ COMMANDS = _summaries(os.path.join(os.path.dirname(__file__), "commands"))  # no
 # The first names of two commands, which scripts still use. They work, but no help shows them.
 ALIASES = {"head": "choose-head", "weights": "weigh"}
 
+# Functions of Python whose command has another name.
+IN_PYTHON = {
+    "compare": "examine A.py:make_subject --compare B.py:make_subject",
+    "diagnose": "examine",
+    "fit": "train",
+    "sweep": "run",
+}
+
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     """Help as wide as the terminal, at most 110 columns; the width is found without shutil."""
@@ -70,6 +78,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage."""
         choice = re.match(r"argument COMMAND: invalid choice: '([^']*)'", message)
+        if choice and choice[1] in IN_PYTHON:
+            raise InputError(
+                f"COMMAND must be a command, got the function {choice[1]!r} of Python. Write "
+                f"'mindgap {IN_PYTHON[choice[1]]}'."
+            ) from None
         if choice:
             raise unknown_name("command", choice[1], COMMANDS) from None
         stray = re.match(r"unrecognized arguments: (\S+)", message)
