@@ -50,17 +50,20 @@
       plot.dispatchEvent(new CustomEvent("cell", { bubbles: true, detail: `${point.y},${point.x}` }));
     });
   };
-  // Paper is white and narrow: about 640 pixels between the margins, and less in a half row. Bars that
-  // lie need their height, and three other charts fit on a page.
-  const paper = (plot, { height, scene, yaxis }) => ({
-    autosize: false, width: plot.closest(".chart.wide") ? 640 : 300,
-    height: scene ? 320 : yaxis?.autorange === "reversed" ? Math.min(height, 480) : Math.min(height, 175),
-  });
+  // Sections of a text and one chart, as in page.css.
+  const BESIDE = "main > section:has(> h2 + .lead + .charts:last-child > .wide:only-child:not(.samples))";
+  // Paper is white and narrow: about 640 pixels between the margins, less in a half row, and less where
+  // a chart stands next to its text. Bars that lie and maps need their height; four others fit on a page.
+  const paper = (plot, data, { height, scene, yaxis }) => {
+    const beside = plot.closest(BESIDE), wide = plot.closest(".chart.wide");
+    const tallest = scene || data[0]?.type === "heatmap" ? 320 : yaxis?.autorange === "reversed" ? 480 : 195;
+    return { autosize: false, width: beside ? 420 : wide ? 640 : 300, height: Math.min(height, tallest) };
+  };
   const redraw = (dark, size) => {
     for (const plot of plots.filter(is_drawn)) {
       const { data, layout } = figure_of(plot, dark);
       if (plot.layout.scene) layout.scene.camera = plot.layout.scene.camera;
-      if (size) Object.assign(layout, size(plot, layout));
+      if (size) Object.assign(layout, size(plot, data, layout));
       Plotly.react(plot, data, layout, settings);
     }
   };
