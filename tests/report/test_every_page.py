@@ -105,6 +105,8 @@ const faint = () => {
 addEventListener("load", () => setTimeout(async () => {
   for (const part of document.querySelectorAll("details")) part.open = true;
   const told = { wide: document.documentElement.scrollWidth - innerWidth };
+  theme.choose("light");  // all frames share what one of them stored
+  await new Promise((done) => setTimeout(done, 500));
   told.one = faint();
   document.querySelector("button.theme").click();
   await new Promise((done) => setTimeout(done, 500));

@@ -56,6 +56,7 @@ class MarginBound(Bound, abc.ABC, abstract=True):
 def ramp_losses(margins: Tensor) -> list[float]:
     """Compute the mean ramp loss, from 1 at a margin of zero to 0 at each power of two.
 
+    >>> import torch
     >>> ramp_losses(torch.tensor([2.0, -1.0]))[EXPONENTS.index(2)]  # margin 4
     0.75
     """

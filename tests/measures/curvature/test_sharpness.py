@@ -13,7 +13,7 @@ from torch import nn
 
 from mindgap.core.subject import Subject
 from mindgap.measures import AdaptiveSharpness, AverageSharpness, KeskarSharpness
-from mindgap.ops.curvature.ascent import Climbed, ScaledLoss, ball, box, climb
+from mindgap.ops.curvature.ascent import ScaledLoss, ball, box, climb
 from mindgap.ops.curvature.flat_loss import FlatLoss
 
 
@@ -142,10 +142,7 @@ class TestClimb:
         bowl = lambda place: (float((curvatures * place.square()).sum()), 2 * curvatures * place)  # noqa: E731
         start = torch.tensor([0.01, 0.1, 0.1]).double()
 
-        def climbed(steps: int) -> Climbed:
-            return climb(bowl, ball, start, steps)
-
-        short, long = climbed(2), climbed(60)
+        short, long = (climb(bowl, ball, start, steps) for steps in (2, 60))
         assert (short.converged, long.converged) == (False, True)
         assert long.value == pytest.approx(1, rel=1e-3)
         subject, _ = linear()
