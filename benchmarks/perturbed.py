@@ -6,7 +6,7 @@ price: the smaller, the better, and ``wanted_ratio`` is the largest that is want
 torch gives by default on a CPU, "fused Adam" its kernel of one pass (``fused=True``), and every row
 names both sides. Noise comes from the pool of pre-drawn numbers, as it does unless told otherwise;
 one row draws it afresh. Compiled loops do the perturbation, so Numba must be installed; in the last
-row torch does it.
+two rows torch does it.
 
     python benchmarks/perturbed.py --json perturbed.json
 """
@@ -183,6 +183,14 @@ CASES = [
         perceptron,
         1.25,
         fused=True,
+        compiled=False,
+    ),
+    Case(
+        f"PerturbedOPT with fused Adam over fused Adam, {MLP}, without Numba",
+        perceptron,
+        1.25,
+        fused=True,
+        plain_fused=True,
         compiled=False,
     ),
 ]
