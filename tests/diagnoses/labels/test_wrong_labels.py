@@ -94,3 +94,12 @@ def test_plant_changes_a_tenth_of_the_labels() -> None:
     subject = WrongLabels.plant(recipe, seed=2)
     changed = subject.targets("train") != recipe.train[1]
     assert float(changed.double().mean()) == pytest.approx(0.1)
+
+
+def test_nearly_all_samples_are_not_listed() -> None:
+    finding = WrongLabels()(noisy("image", "classification", 0.7))
+    assert finding.evidence[0].value == pytest.approx(0.7, abs=0.15)
+    assert not finding.suspects.index
+    assert "by hand" in finding.advice[0].text
+    assert len(finding.evidence) == 1
+    assert [chart.kind for chart in finding.charts] == ["histogram"]

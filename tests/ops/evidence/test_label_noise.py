@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 from mindgap.core import InputError, Subject
 from mindgap.ops.evidence.contradicted import contradicted
-from mindgap.ops.evidence.label_noise import noise
+from mindgap.ops.evidence.label_noise import LEVEL, TESTS, noise
 from mindgap.ops.evidence.spoiled import misassigned
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 
@@ -53,15 +55,16 @@ def test_clean_targets_are_not_accused(kind: str, task: str) -> None:
             assert min(found.p_value, found.pair_p_value) > 1e-3
 
 
-def test_list_is_as_right_as_it_says() -> None:
+@pytest.mark.parametrize(("share", "least"), [(0.1, 80), (0.6, 700)])
+def test_list_is_as_right_as_it_says(share: float, least: int) -> None:
     train, test = data_of("image", seed=1)
-    noisy = spoiled(train, 0.1, 2)
+    noisy = spoiled(train, share, 2)
     subject = subject_of(noisy, test)
     found, marks = noise(subject, "train"), contradicted(subject)
     places = marks.places[found.listed]
     wrong = (noisy[1] != train[1])[places].double()
-    assert len(places) > 80
-    assert float(wrong.mean()) == pytest.approx(found.right, abs=0.08)
+    assert len(places) > least
+    assert float(wrong.mean()) == pytest.approx(found.right, abs=0.06)
     assert float(wrong[:40].mean()) > 0.9
 
 
@@ -74,6 +77,33 @@ def test_wrong_labels_in_one_class_are_named() -> None:
     assert found.pair == (1, 2)
     assert found.pair_p_value < 1e-6
     assert found.pair_rate == pytest.approx(0.2, abs=0.06)
+
+
+def test_few_wrong_labels_in_one_of_many_classes_are_named() -> None:
+    """Of 120 pairs and classes only about six are contradicted often enough to be found."""
+    train, test = digits()
+    labels = train[1].clone()
+    threes = (labels == 3).nonzero().flatten()
+    labels[threes[: len(threes) // 3]] = 8
+    found = noise(subject_of((train[0], labels), test), "train")
+    assert found.pair == (3, 8)
+    assert found.pair_p_value < LEVEL / TESTS
+    assert found.pair_rate == pytest.approx(1 / 3, abs=0.08)
+    for which in ("train", "test"):
+        assert noise(subject_of(train, test), which).pair_p_value > LEVEL
+
+
+def test_a_share_is_at_most_all() -> None:
+    train, test = digits()
+    found = noise(subject_of(spoiled(train, 0.85, 0), test), "train")
+    assert found.rate == found.interval.high == 1
+
+
+def digits() -> tuple[Data, Data]:
+    images, labels = load_digits(return_X_y=True)
+    found = train_test_split(images / 16, labels, test_size=0.35, random_state=0, stratify=labels)
+    inputs, others, targets, rest = map(torch.tensor, found)
+    return (inputs.float(), targets), (others.float(), rest)
 
 
 def test_different_shares_of_classes_are_no_wrong_labels() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from mindgap.ops.evidence.permutation import excess
+from mindgap.ops.evidence.permutation import excess, least_p_values, tarone
 
 
 def test_moments_are_those_of_all_permutations() -> None:
@@ -41,6 +41,30 @@ def test_tail_is_close_to_the_hypergeometric_one(drawn: int, hits: int) -> None:
     # Without a correction for steps the tail lies between "at least" and "more than".
     least = stats.hypergeom.sf(hits, total, marked, drawn)
     assert least < p < 2 * stats.hypergeom.sf(hits - 1, total, marked, drawn)
+
+
+def test_least_p_value_is_that_of_choosing_all_marked() -> None:
+    strata, chosen = torch.tensor([0] * 6 + [1] * 5), torch.arange(11) % 2 == 0
+    marked = torch.zeros(11, 3)
+    marked[[0, 1, 7], 0] = 1
+    marked[[0, 2, 4, 5], 1] = 1  # four are marked in a stratum of which three are chosen
+    expected = stats.hypergeom.pmf(2, 6, 2, 3) * stats.hypergeom.pmf(1, 5, 1, 3)
+    assert least_p_values(marked, chosen, strata).tolist() == pytest.approx([expected, 0, 1])
+
+
+def test_tarone_counts_tests_that_could_reject() -> None:
+    least = torch.tensor([1e-6, 1e-4, 4e-4, 0.2, 0.5, 1])
+    p = torch.tensor([1e-9, 2e-3, 0.9, 0.2, 0.5, 1])
+    # Three tests can have p <= 7e-4, and two p <= 7e-4 / 2: two are counted.
+    assert tarone(p, least, 7e-4).tolist() == pytest.approx([2e-6, 1.2e-2, 1, 1, 1, 1], rel=1e-6)
+    random = torch.Generator().manual_seed(0)
+    strata, false = torch.zeros(60).long(), 0
+    marked = (torch.rand(60, 40, generator=random) < 0.08).double()
+    for _ in range(500):
+        chosen = torch.rand(60, generator=random).argsort() < 40
+        values = torch.tensor(excess(marked, chosen, strata).p_values())
+        false += bool((tarone(values, least_p_values(marked, chosen, strata), 0.05) <= 0.05).any())
+    assert false <= stats.binom.isf(1e-4, 500, 0.05)
 
 
 def test_strongly_skewed_sums_stay_on_the_safe_side() -> None:

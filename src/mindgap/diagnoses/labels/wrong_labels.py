@@ -35,7 +35,7 @@ class WrongLabels(Diagnosis):
     """
 
     method = ("V10",)
-    cites = ("northcutt2021confident", "rahimi2007random")
+    cites = ("northcutt2021confident", "rahimi2007random", "tarone1990modified")
     stage = "noisy labels"
     symptom = "wrong labels"
     needs = frozenset({"test"})

@@ -34,7 +34,7 @@ class WrongTestLabels(Diagnosis):
     """
 
     method = ("V10",)
-    cites = ("northcutt2021confident",)
+    cites = ("northcutt2021confident", "tarone1990modified")
     stage = "noisy labels"
     symptom = "wrong test labels"
     needs = frozenset({"test"})

@@ -94,6 +94,57 @@ def excess(scores: Tensor, chosen: Tensor, strata: Tensor) -> _Excess:
     return _Excess(difference, variance, cubes / variance.clamp_min(1e-300) ** 1.5)
 
 
+def least_p_values(marked: Tensor, chosen: Tensor, strata: Tensor) -> Tensor:
+    """Compute the p-value of the most extreme choice: every marked sample is chosen.
+
+    Where more samples of a stratum are marked than chosen, 0 is returned.
+
+    Args:
+        marked: One row per sample, one column per test: whether its score is above zero.
+        chosen: Whether each sample is chosen.
+        strata: The stratum of each sample.
+
+    >>> least_p_values(torch.ones(4, 1), torch.tensor([1, 1, 0, 0]) > 0, torch.zeros(4).long())
+    tensor([0.], dtype=torch.float64)
+    >>> marked = torch.tensor([[1.0], [1.0], [0.0], [0.0]])
+    >>> least = least_p_values(marked, torch.tensor([1, 1, 0, 0]) > 0, torch.zeros(4).long())
+    >>> [round(p, 9) for p in least.tolist()]  # one of six ways to choose two of four
+    [0.166666667]
+    """
+    _, strata = strata.unique(return_inverse=True)
+    total = strata.bincount().double()[:, None]
+    drawn = strata[chosen].bincount(minlength=len(total)).double()[:, None]
+    hits = torch.zeros(len(total), marked.shape[1], dtype=torch.float64)
+    hits.index_add_(0, strata, marked.double())
+
+    def ways(many: Tensor, few: Tensor) -> Tensor:
+        return torch.lgamma(many + 1) - torch.lgamma(few + 1) - torch.lgamma(many - few + 1)
+
+    rest = (drawn - hits).clamp_min(0)
+    logs = ways(total - hits.minimum(drawn), rest) - ways(total, drawn)
+    return logs.masked_fill(hits > drawn, -math.inf).sum(0).exp()
+
+
+def tarone(p_values: Tensor, least: Tensor, level: float) -> Tensor:
+    """Correct p-values for the number of tests that could reject (Tarone's correction).
+
+    Args:
+        p_values: One per test.
+        least: The least p-value that each test can have.
+        level: The level of the tests. Corrected p-values above it are those of Bonferroni.
+
+    >>> least = torch.tensor([0.0, 0.5, 0.5])
+    >>> [round(p, 6) for p in tarone(torch.tensor([0.001, 0.5, 0.6]), least, 0.01).tolist()]
+    [0.001, 1.0, 1.0]
+    """
+    tests = torch.arange(1, len(least) + 1)
+    able = torch.searchsorted(least.sort().values, level / tests.to(least), right=True)
+    count = int(tests[able <= tests][0])
+    values = torch.maximum(p_values, least)  # a law fitted to moments may say less
+    few = values * count
+    return torch.where(few <= level, few, (values * len(values)).clamp_max(1.0))
+
+
 def sign_flip_tail(differences: Tensor) -> float:
     r"""Bound the p-value of the sign-flip test of a positive mean, however heavy the tails are.
 
