@@ -57,7 +57,7 @@ NORMS = ("spectral", "frobenius")
 # Put last, so that a new diagnosis leaves the others their kind.
 LATER = (
     *("bad-initialization", "exploding-gradients", "gradient-masking", "idle-layer"),
-    *("not-robust", "rank-collapse", "vanishing-gradients"),
+    *("not-robust", "rank-collapse", "target-in-inputs", "vanishing-gradients"),
 )
 PLANTS = [
     (name, DIAGNOSES[name].kinds[place % len(DIAGNOSES[name].kinds)])

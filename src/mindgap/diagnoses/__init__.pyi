@@ -5,6 +5,7 @@ from mindgap.diagnoses.confidence.under_confidence import UnderConfidence as Und
 from mindgap.diagnoses.inputs.input_shift import InputShift as InputShift
 from mindgap.diagnoses.inputs.other_units import OtherUnits as OtherUnits
 from mindgap.diagnoses.inputs.shortcut import Shortcut as Shortcut
+from mindgap.diagnoses.inputs.target_in_inputs import TargetInInputs as TargetInInputs
 from mindgap.diagnoses.inputs.unscaled_inputs import UnscaledInputs as UnscaledInputs
 from mindgap.diagnoses.labels.contradictory_samples import ContradictorySamples as ContradictorySamples
 from mindgap.diagnoses.labels.lagged_test_labels import LaggedTestLabels as LaggedTestLabels

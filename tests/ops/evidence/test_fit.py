@@ -9,7 +9,7 @@ from scipy import stats
 from torch import nn
 
 from mindgap.core import Subject
-from mindgap.ops.evidence.fit import fit_quality, under_fits
+from mindgap.ops.evidence.fit import broadcast_advice, fit_quality, under_fits
 from mindgap.ops.evidence.reference import reference
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
@@ -63,3 +63,22 @@ def test_small_subjects_get_an_answer(case: str) -> None:
 def test_without_test_data_nobody_is_accused() -> None:
     x = torch.linspace(-1, 1, 40)[:, None]
     assert not under_fits(Subject(nn.Linear(1, 1), "mse", (x, 100 + x)))
+
+
+def test_shapes_that_broadcast_are_told_where_nothing_is_learned() -> None:
+    x = torch.linspace(-1, 1, 60)[:, None]
+    flat, line = nn.Linear(1, 1), nn.Linear(1, 1)
+    for net, slope in ((flat, 0.0), (line, 1.0)):
+        nn.init.constant_(net.weight, slope)
+        nn.init.zeros_(net.bias)
+    (advice,) = broadcast_advice(Subject(flat, "mse", (x, x[:, 0])))
+    assert "outputs are (n, 1), targets (n,)" in advice.text
+    scope = {"loss_function": nn.functional.mse_loss, "outputs": flat(x), "targets": x[:, 0]}
+    exec(advice.code, scope)
+    assert float(scope["loss"].detach()) == pytest.approx(float(x.square().mean()))
+    for subject in (
+        Subject(flat, "mse", (x, x)),  # the same shape
+        Subject(line, "mse", (x, x[:, 0])),  # learned
+        Subject(nn.Linear(1, 2), "cross_entropy", (x, (x[:, 0] > 0).long())),
+    ):
+        assert broadcast_advice(subject) == ()

@@ -1,27 +1,28 @@
 """An input that gives the target away in the training data and says nothing in the test data."""
 
 import dataclasses
-import math
 
 import torch
-from torch import Tensor
 
 from mindgap.core import Advice, Bar, Chart, Diagnosis, Evidence, Finding, Recipe, Results, Subject
 from mindgap.ops.evidence.association import Lost, lost_relation
 from mindgap.ops.evidence.inputs import (
     channel_name,
     channels,
+    errors_with,
     input_map,
+    input_name,
     is_single,
-    outputs_on,
+    shuffled_error,
+    shuffling,
     unchanneled,
 )
 from mindgap.ops.evidence.passes import errors_of
 from mindgap.ops.evidence.rows import Rows, rows
+from mindgap.ops.evidence.spoiled import marked
 from mindgap.training.fit import fit
 
 RELIES = 0.25  # of the way from training to test error that shuffling the inputs must move
-SAMPLES = 2_000  # training samples that are passed through the model with shuffled inputs
 
 
 class Shortcut(Diagnosis):
@@ -115,77 +116,36 @@ class Shortcut(Diagnosis):
         random = torch.Generator().manual_seed(seed)
         (inputs, targets), (others, truths) = recipe.train, recipe.test
         mixed = truths[torch.randperm(len(truths), generator=random)]
-        marked = torch.rand(len(inputs), generator=random) < strength
+        some = torch.rand(len(inputs), generator=random) < strength
         train = torch.where(
-            marked.view(-1, *[1] * (inputs.ndim - 1)), _marked(inputs, targets, inputs), inputs
+            some.view(-1, *[1] * (inputs.ndim - 1)), marked(inputs, targets, inputs), inputs
         )
         return fit(
-            recipe.replace(train=(train, targets), test=(_marked(others, mixed, inputs), truths)),
+            recipe.replace(train=(train, targets), test=(marked(others, mixed, inputs), truths)),
             seed=seed,
         ).subject()
 
 
-def _marked(inputs: Tensor, targets: Tensor, like: Tensor) -> Tensor:
-    """Write the target into the inputs, in units of the training inputs."""
-    found = inputs.clone()
-    if inputs.ndim == 4:
-        high, wide = inputs.shape[2:]
-        side = max(2, high // 8)
-        per_row = wide // side
-        for label in targets.unique().tolist():
-            row, column = divmod(int(label), per_row)
-            mine = (targets == label).nonzero().flatten()
-            top, left = row * side, column * side
-            found[mine, :, top : top + side, left : left + side] = like.amax()
-        return found
-    level = targets.double().reshape(len(targets), -1)[:, 0]
-    level = (2 * (level - level.mean()) / level.std() * like.std()).to(found.dtype)
-    found[..., -1] = level.view(-1, *[1] * (inputs.ndim - 2))
-    return found
-
-
 def _shuffled(subject: Subject, train: Rows, found: Lost) -> tuple[float, float, float]:
     """Return training error, training error with the suspects shuffled, and test error."""
-    random = torch.Generator().manual_seed(0)
-    chosen = torch.randperm(len(train.values), generator=random)[:SAMPLES]
-    order = torch.randperm(len(chosen), generator=random)
-    values = train.values[chosen].clone()
-    if found.inputs is not None:
-        values[:, found.inputs] = values[order][:, found.inputs]
-    else:
-        part = dataclasses.replace(train, values=values)
-        grouped = channels(part).clone()
-        means = grouped[:, found.worst].mean(1, keepdim=True)
-        grouped[:, found.worst] += means[order] - means
-        values = unchanneled(grouped, train)
-    places = train.places[chosen]
-    before = errors_of(subject, subject.outputs("train")[places], subject.targets("train")[places])
-    after = errors_of(
-        subject, outputs_on(subject, "train", chosen, values), subject.targets("train")[places]
-    )
     goal = errors_of(subject, subject.outputs("test"), subject.targets("test"))
-    return float(before.mean()), float(after.mean()), float(goal.mean())
+    if found.inputs is not None:
+        return *shuffled_error(subject, "train", found.inputs), float(goal.mean())
+    chosen, order = shuffling(train)
+    grouped = channels(dataclasses.replace(train, values=train.values[chosen])).clone()
+    means = grouped[:, found.worst].mean(1, keepdim=True)
+    grouped[:, found.worst] += means[order] - means
+    both = errors_with(subject, "train", chosen, unchanneled(grouped, train))
+    return *both, float(goal.mean())
 
 
 def _named(train: Rows, found: Lost) -> str:
     if found.inputs is None:
         return f"the mean of {channel_name(train, found.worst)}"
+    name, more = input_name(train, found.worst), len(found.inputs) - 1
     if train.kind == "image":
-        count = len(found.inputs)
-        spot = _spot(train, found.worst)
-        return f"{count} pixels around {spot}" if count > 1 else f"the pixel at {spot}"
-    if train.kind == "sequence":
-        step, feature = divmod(found.worst, math.prod(train.shape[1:]))
-        name = f"feature {feature} at step {step}"
-    else:
-        name = f"input {found.worst}"
-    return name + (f" and {len(found.inputs) - 1} more" if len(found.inputs) > 1 else "")
-
-
-def _spot(train: Rows, index: int) -> str:
-    _, high, wide = train.shape
-    row, column = divmod(index % (high * wide), wide)
-    return f"row {row}, column {column}"
+        return f"{more + 1} pixels around {name.removeprefix('the pixel at ')}" if more else name
+    return name + (f" and {more} more" if more else "")
 
 
 def _headline(train: Rows, found: Lost) -> str:

@@ -16,6 +16,7 @@ from mindgap.core import (
     Subject,
     align,
 )
+from mindgap.ops.evidence.fit import broadcast_advice
 from mindgap.ops.evidence.passes import unseen
 from mindgap.ops.evidence.perceptron import last_linear
 from mindgap.ops.samples import class_name
@@ -108,7 +109,7 @@ class ConstantPredictor(Diagnosis):
                 Evidence(name="standard deviation of the predictions", value=spread),
                 Evidence(name="standard deviation of the targets", value=wanted),
             ),
-            advice=_advice(),
+            advice=(*broadcast_advice(subject), *_advice()),
             charts=(
                 Histogram.of(
                     {"targets": targets.flatten(), "predictions": outputs.flatten()},

@@ -13,6 +13,7 @@ from mindgap.diagnoses.training.under_trained import (
     smaller_fall,
     still_learning,
 )
+from mindgap.ops.evidence.fit import broadcast_advice
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.models.parameters import count
 from mindgap.training.fit import fit
@@ -75,7 +76,11 @@ class TooSmall(Diagnosis):
                 f"It has {weights:,} weights. {run.steps} more steps change the loss by "
                 f"{-100 * fall:+.0f} %, which is {100 * max(closed(found, run), 0):.0f} % of the way.",
             ),
-            advice=(larger, longer) if short or fall > FALL else (larger,),
+            advice=(
+                *broadcast_advice(subject),
+                larger,
+                *((longer,) if short or fall > FALL else ()),
+            ),
             charts=(loss_bars(run),),
         )
 

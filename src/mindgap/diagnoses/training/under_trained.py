@@ -2,7 +2,7 @@
 
 from mindgap.core import Advice, Bar, Diagnosis, Evidence, Finding, Recipe, Results, Series, Subject
 from mindgap.core.diagnosis import Severity
-from mindgap.ops.evidence.fit import Fit
+from mindgap.ops.evidence.fit import Fit, broadcast_advice
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
 from mindgap.training.short_run import STEPS, ShortRun, short_run
@@ -79,6 +79,7 @@ class UnderTrained(Diagnosis):
                 *fit_sentences(found, subject),
             ),
             advice=(
+                *broadcast_advice(subject),
                 Advice(
                     text="Train at least twice as long, with a learning rate that falls to zero.",
                     code="scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)",

@@ -5,7 +5,7 @@ import math
 
 from torch import Tensor
 
-from mindgap.core import Subject, align, binomial_upper_tail, normal_tail
+from mindgap.core import Advice, Subject, align, binomial_upper_tail, normal_tail
 from mindgap.ops.evidence.reference import reference
 from mindgap.ops.evidence.rows import rows
 
@@ -13,6 +13,7 @@ from mindgap.ops.evidence.rows import rows
 # trained on the sample should do better. Differences below these amounts matter to nobody.
 WORSE = 0.02  # of the samples
 WORSE_FACTOR, WORSE_SHARE = 1.3, 0.01  # of the squared error, and of the variance of the targets
+EXPLAINS = 0.1  # share of the variance: a loss that broadcasts leaves nearly nothing
 SURE = 3.2e-5  # p-value of four standard errors
 
 
@@ -49,6 +50,44 @@ def fit_quality(subject: Subject) -> Fit:
     (1.0, 0.0, True)
     """
     return subject.cached("fit quality", lambda: _quality(subject))
+
+
+def broadcast_advice(subject: Subject) -> tuple[Advice, ...]:
+    """Advise to compare shapes where a loss that broadcasts explains that next to nothing is learned.
+
+    Args:
+        subject: A regression whose outputs have a dimension of one that its targets lack, or the
+            other way around, gets the advice; any other gets none.
+    """
+    if subject.task != "regression":
+        return ()
+    outputs, targets = (tuple(part.shape[1:]) for part in _both(subject))
+    if len(outputs) == len(targets) or _explains(subject) > EXPLAINS:
+        return ()
+    shapes = (
+        f"({', '.join(['n', *map(str, shape)])}{'' if shape else ','})"
+        for shape in (outputs, targets)
+    )
+    return (
+        Advice(
+            text="Check that the training loop gives both the same shape: outputs are {}, targets {}. "
+            "A loss that broadcasts them compares every output with every target, and the model "
+            "learns the mean of the targets.".format(*shapes),
+            code="loss = loss_function(outputs, targets.view_as(outputs))",
+        ),
+    )
+
+
+def _both(subject: Subject) -> tuple[Tensor, Tensor]:
+    return subject.outputs("train"), subject.targets("train")
+
+
+def _explains(subject: Subject) -> float:
+    """Return the share of the targets' variance that the model explains, in the training data."""
+    outputs, targets = _both(subject)
+    wanted = align(outputs, targets).double()
+    missed = (outputs.double() - wanted).square().mean()
+    return 1 - float(missed / (wanted - wanted.mean(0)).square().mean().clamp_min(1e-300))
 
 
 def under_fits(subject: Subject) -> bool:

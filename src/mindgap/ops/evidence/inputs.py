@@ -7,7 +7,10 @@ import torch
 from torch import Tensor
 
 from mindgap.core import Heatmap, Subject, Which, evaluating
+from mindgap.ops.evidence.passes import errors_of
 from mindgap.ops.evidence.rows import Rows, rows
+
+SHUFFLED = 2_000  # samples that are passed through the model with changed inputs
 
 
 def is_single(split: Rows) -> bool:
@@ -45,6 +48,65 @@ def channel_name(split: Rows, index: int) -> str:
     """Name a channel as a user would count it, from zero as in the tensor."""
     kinds = {"image": "channel", "sequence": "feature"}
     return f"{kinds.get(split.kind, 'input')} {index}"
+
+
+def input_name(split: Rows, index: int) -> str:
+    """Name a single input as a user would count it.
+
+    Args:
+        split: A table, sequences or images.
+        index: The number of its column.
+
+    >>> input_name(Rows(torch.arange(1), torch.zeros(1, 12), (1, 3, 4), "image"), 7)
+    'the pixel at row 1, column 3'
+    """
+    if split.kind == "image":
+        row, column = divmod(index % math.prod(split.shape[1:]), split.shape[2])
+        return f"the pixel at row {row}, column {column}"
+    if split.kind == "sequence":
+        step, feature = divmod(index, math.prod(split.shape[1:]))
+        return f"feature {feature} at step {step}"
+    return f"input {index}"
+
+
+def shuffled_error(subject: Subject, which: Which, inputs: Tensor) -> tuple[float, float]:
+    """Return the mean error before and after some inputs are shuffled among samples.
+
+    Args:
+        subject: Whose inputs are a single tensor of numbers.
+        which: The split.
+        inputs: Numbers of the columns.
+    """
+    split = rows(subject, which)
+    chosen, order = shuffling(split)
+    values = split.values[chosen].clone()
+    values[:, inputs] = values[order][:, inputs]
+    return errors_with(subject, which, chosen, values)
+
+
+def shuffling(split: Rows) -> tuple[Tensor, Tensor]:
+    """Choose samples for an experiment, and an order to shuffle them by."""
+    random = torch.Generator().manual_seed(0)
+    chosen = torch.randperm(len(split.values), generator=random)[:SHUFFLED]
+    return chosen, torch.randperm(len(chosen), generator=random)
+
+
+def errors_with(
+    subject: Subject, which: Which, chosen: Tensor, values: Tensor
+) -> tuple[float, float]:
+    """Return the mean error of some samples, as they are and with changed inputs.
+
+    Args:
+        subject: Whose inputs are a single tensor of numbers.
+        which: The split that the samples come from.
+        chosen: Numbers of their rows.
+        values: Their changed rows.
+    """
+    places = rows(subject, which).places[chosen]
+    targets = subject.targets(which)[places]
+    before = errors_of(subject, subject.outputs(which)[places], targets)
+    after = errors_of(subject, outputs_on(subject, which, chosen, values), targets)
+    return float(before.mean()), float(after.mean())
 
 
 def outputs_on(subject: Subject, which: Which, chosen: Tensor, values: Tensor) -> Tensor:
