@@ -56,10 +56,8 @@ class TargetInInputs(Diagnosis):
             return None
         if min(len(train.values), len(test.values)) < FEWEST:
             return None
-        own, other = (
-            subject.targets(which).detach().cpu()[split.places]
-            for which, split in (("train", train), ("test", test))
-        )
+        own = subject.targets("train").detach().cpu()[train.places]
+        other = subject.targets("test").detach().cpu()[test.places]
         if subject.task == "classification":
             agreement, suspects = _coded(train.values, own, test.values, other)
         else:
@@ -123,8 +121,8 @@ def _coded(values: Tensor, own: Tensor, others: Tensor, truths: Tensor) -> tuple
         return torch.zeros(values.shape[1]), torch.zeros(0).long()
     middle = torch.stack([values[own == c].median(0).values for c in classes])
     # The distance to the nearest other value; classes with one value are told apart by others.
-    apart = (middle[:, None] - middle[None]).abs()
-    gap = apart.masked_fill(apart == 0, torch.inf).amin(1)
+    apart = ((middle - row).abs() for row in middle)
+    gap = torch.stack([part.masked_fill(part == 0, torch.inf).amin(0) for part in apart])
     agreement = torch.ones(values.shape[1])
     for inputs, targets in ((values, own), (others, truths)):
         known = torch.isin(targets, classes)
@@ -154,13 +152,15 @@ def _rank_correlation(left: Tensor, right: Tensor) -> Tensor:
         ranks = torch.stack([_ranks(column) for column in side.T], 1)
         apart = ranks - ranks.mean(0)
         sides.append(apart / apart.norm(dim=0).clamp_min(1e-12))
-    return (sides[0].T @ sides[1]).abs()
+    found: Tensor = (sides[0].T @ sides[1]).abs()
+    return found
 
 
 def _ranks(column: Tensor) -> Tensor:
     """Return the ranks, equal ones for equal numbers."""
     _, places, counts = column.unique(return_inverse=True, return_counts=True)
-    return (counts.cumsum(0) - (counts - 1) / 2)[places].double()
+    middle: Tensor = counts.cumsum(0) - (counts - 1) / 2
+    return middle[places].double()
 
 
 def _advice(suspects: Tensor) -> Advice:
