@@ -131,6 +131,24 @@ def test_a_tint_of_the_whole_image() -> None:
     assert float(scope["train_inputs"].flatten(1).mean(1).abs().max()) < 1e-5
 
 
+def test_noise_on_test_inputs_is_a_shift_and_no_shortcut() -> None:
+    """Noise lowers the share of an input's variance that the target explains, not what it says."""
+    recipe = quick("image")
+    inputs, targets = recipe.test
+    noise = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(0))
+    noisy = inputs + 1.5 * float(inputs.std()) * noise
+    subject = fit(recipe.replace(test=(noisy, targets)), evaluate_every=0).subject()
+    y = F.one_hot(recipe.train[1], 10).float()
+    u = F.one_hot(targets, 10).float()
+    plain = explained(noisy.flatten(1), u)
+    kept = explained(noisy.flatten(1), u, like=(recipe.train[0].flatten(1), y))
+    own = explained(recipe.train[0].flatten(1), y)
+    best = int(own.argmax())
+    assert float(plain[best]) < 0.5 * float(own[best]) < 0.8 * float(kept[best])
+    assert Shortcut()(subject) is None
+    assert InputShift()(subject).severity == "wrong"
+
+
 def test_words_chart_and_code() -> None:
     finding = Shortcut()(Shortcut.plant(quick("table")))
     assert finding.sentence == (

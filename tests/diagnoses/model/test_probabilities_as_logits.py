@@ -23,6 +23,15 @@ def classes(end: nn.Module, loss: object) -> Subject:
     return Subject(nn.Sequential(nn.Linear(2, 3), end), loss, (x, torch.arange(60) % 3))  # type: ignore[arg-type]
 
 
+class Times(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.factor * inputs
+
+
 def labels(end: nn.Module, loss: object) -> Subject:
     x = inputs()
     model = nn.Sequential(nn.Linear(2, 2), end)
@@ -43,6 +52,7 @@ def own_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
         (classes(nn.Softmax(1), "cross_entropy"), "softmax"),
         (classes(nn.Softmax(1), nn.CrossEntropyLoss()), "softmax"),
         (classes(nn.Softmax(1), own_cross_entropy), "softmax"),
+        (classes(nn.Sequential(Times(9), nn.Sigmoid()), "cross_entropy"), "sigmoid"),
         (labels(nn.Sigmoid(), "bce"), "sigmoid"),
         (classes(nn.Identity(), "nll"), "log-probabilities"),
     ],
@@ -57,6 +67,7 @@ def test_wrong_pairs_are_found(subject: Subject, words: str) -> None:
     "subject",
     [
         classes(nn.Identity(), "cross_entropy"),
+        classes(nn.Sequential(Times(0.1), nn.Sigmoid()), "cross_entropy"),  # may be logits as well
         classes(nn.LogSoftmax(1), "cross_entropy"),
         classes(nn.LogSoftmax(1), "nll"),
         classes(nn.Softmax(1), of_probabilities),

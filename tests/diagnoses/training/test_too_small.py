@@ -9,6 +9,7 @@ from mindgap.diagnoses.diagnose import diagnose
 from mindgap.diagnoses.training.too_small import TooSmall
 from mindgap.diagnoses.training.under_trained import UnderTrained
 from mindgap.studies.diagnoses.healthy import healthy_recipe
+from mindgap.training.fit import fit
 
 KINDS = [
     ("image", "classification"),
@@ -38,3 +39,14 @@ def test_three_hidden_units_are_found(kind: str) -> None:
 
 def test_a_net_that_was_stopped_early_is_not_small() -> None:
     assert TooSmall()(UnderTrained.plant(healthy_recipe("image"))) is None
+
+
+def test_frozen_weights_are_named() -> None:
+    subject = fit(healthy_recipe("image").replace(epochs=0)).subject()
+    for parameter in list(subject.model.parameters())[:-1]:
+        parameter.requires_grad_(False)
+    finding = TooSmall()(subject)
+    assert finding.sentences[0] == (
+        "It has 4,810 weights, 10 of which are trained. 1000 more steps hardly change the loss."
+    )
+    assert finding.advice[0].code == "model.requires_grad_(True)"

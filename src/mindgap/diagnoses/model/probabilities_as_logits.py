@@ -21,6 +21,7 @@ from mindgap.training.fit import fit
 
 SAMPLES = 2_000
 ROUNDING = 1e-3  # of a sum of probabilities in half precision
+REACHED = 0.9  # what an output comes to after a sigmoid, if the model has learned anything
 
 
 class ProbabilitiesAsLogits(Diagnosis):
@@ -70,14 +71,29 @@ class ProbabilitiesAsLogits(Diagnosis):
         losses = subject.losses("train")[places].detach()
         if subject.task == "multilabel":
             return self._sigmoid(outputs) if _doubled_sigmoid(outputs, targets, losses) else None
-        if _doubled_softmax(outputs, targets, losses):
-            return self._softmax(outputs)
+        if _in_unit(outputs) and _close(
+            losses, F.cross_entropy(outputs, targets, reduction="none")
+        ):
+            sums = outputs.double().sum(1)
+            if float((sums - 1).abs().max()) <= ROUNDING:
+                return self._softmax(
+                    outputs,
+                    "The model ends with a softmax, and the loss applies another one.",
+                    "softmax",
+                )
+            # Logits of a net that has hardly learned may lie there, too, but do not reach one.
+            if float(outputs.max()) > REACHED:
+                return self._softmax(
+                    outputs,
+                    "The loss takes logits, but all outputs lie between 0 and 1, as after a sigmoid.",
+                    "sigmoid",
+                )
         return self._logits(outputs) if _unnormalized(outputs, targets, losses) else None
 
-    def _softmax(self, outputs: Tensor) -> Finding:
+    def _softmax(self, outputs: Tensor, headline: str, layer: str) -> Finding:
         floor = float((1 + (outputs.shape[1] - 1) * torch.tensor(-1.0).exp()).log())
         return self.finding(
-            "The model ends with a softmax, and the loss applies another one.",
+            headline,
             evidence=(
                 Evidence(name="largest output", value=float(outputs.max())),
                 Evidence(name="sum of a sample's outputs", value=float(outputs.sum(1).mean())),
@@ -89,13 +105,10 @@ class ProbabilitiesAsLogits(Diagnosis):
             ),
             advice=(
                 Advice(
-                    text="Remove the softmax from the model and retrain: the loss wants logits.",
+                    text=f"Remove the {layer} from the model and retrain: the loss wants logits.",
                     code="loss = torch.nn.functional.cross_entropy(logits, labels)",
                 ),
-                Advice(
-                    text="To evaluate this model as it is, give the loss of log-probabilities.",
-                    code="loss = torch.nn.functional.nll_loss(outputs.log(), labels)",
-                ),
+                *((_as_it_is(),) if layer == "softmax" else ()),
             ),
             charts=(_chart(outputs),),
         )
@@ -151,13 +164,15 @@ def _close(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(one, other, rtol=1e-3, atol=1e-5)
 
 
-def _doubled_softmax(outputs: Tensor, targets: Tensor, losses: Tensor) -> bool:
-    if float(outputs.min()) < -ROUNDING or float(outputs.max()) > 1 + ROUNDING:
-        return False
-    sums = outputs.double().sum(1)
-    if float((sums - 1).abs().max()) > ROUNDING:
-        return False
-    return _close(losses, F.cross_entropy(outputs, targets, reduction="none"))
+def _as_it_is() -> Advice:
+    return Advice(
+        text="To evaluate this model as it is, give the loss of log-probabilities.",
+        code="loss = torch.nn.functional.nll_loss(outputs.log(), labels)",
+    )
+
+
+def _in_unit(outputs: Tensor) -> bool:
+    return float(outputs.min()) >= -ROUNDING and float(outputs.max()) <= 1 + ROUNDING
 
 
 def _doubled_sigmoid(outputs: Tensor, targets: Tensor, losses: Tensor) -> bool:

@@ -13,11 +13,12 @@ from mindgap.diagnoses.training.under_trained import (
     smaller_fall,
     still_learning,
 )
-from mindgap.ops.evidence.fit import broadcast_advice
+from mindgap.ops.evidence.fit import Fit, broadcast_advice
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.models.parameters import count
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
+from mindgap.training.short_run import ShortRun
 
 
 class TooSmall(Diagnosis):
@@ -59,6 +60,13 @@ class TooSmall(Diagnosis):
             return None
         unit = " of the variance" if subject.task == "regression" else ""
         weights = sum(count(subject.model).values())
+        free = sum(p.numel() for p in subject.model.parameters() if p.requires_grad)
+        frozen = 0 < free < weights
+        trained = f", {free:,} of which are trained" if frozen else ""
+        thawed = Advice(
+            text="Train the frozen weights as well, with a small learning rate.",
+            code="model.requires_grad_(True)",
+        )
         larger = Advice(
             text="Give the model more units or layers: double its width until the training error "
             "stops falling."
@@ -69,15 +77,14 @@ class TooSmall(Diagnosis):
             f"The model is too small {'or trained too briefly' if short else 'for its data'}: its "
             f"training error is {100 * found.model:.1f} %{unit}, a simple predictor's "
             f"{100 * found.reference:.1f} %.",
-            "suspect" if short else "wrong",
             p_value=found.p_value,
             evidence=fit_evidence(found, run),
             sentences=(
-                f"It has {weights:,} weights. {run.steps} more steps change the loss by "
-                f"{-100 * fall:+.0f} %, which is {100 * max(closed(found, run), 0):.0f} % of the way.",
+                f"It has {weights:,} weights{trained}. {run.steps} more steps {_told(found, run)}.",
             ),
             advice=(
                 *broadcast_advice(subject),
+                *((thawed,) if frozen else ()),
                 larger,
                 *((longer,) if short or fall > FALL else ()),
             ),
@@ -90,3 +97,11 @@ class TooSmall(Diagnosis):
         width = max(1, round(4 - 2 * strength))
         small = with_layer(recipe, lambda _: nn.Identity(), width=width)
         return fit(small, seed=seed).subject()
+
+
+def _told(found: Fit, run: ShortRun) -> str:
+    fall = smaller_fall(run)
+    if abs(fall) < 0.005:
+        return "hardly change the loss"
+    way = f", which is {100 * closed(found, run):.0f} % of the way" if fall > 0 else ""
+    return f"{'lower' if fall > 0 else 'raise'} the loss by {100 * abs(fall):.0f} %{way}"

@@ -60,7 +60,8 @@ def lost_relation(subject: Subject) -> Lost | None:
     if min(map(len, goals)) < FEWEST:
         return None
     values = [_with_means(split)[some] for split, some in zip(splits, kept, strict=True)]
-    own, other = (explained(*side) for side in zip(values, goals, strict=True))
+    first, second = zip(values, goals, strict=True)
+    own, other = explained(*first), explained(*second, like=first)
     losses = torch.where(other < KEPT * own + 0.01, own - other, torch.zeros_like(own))
     losses = torch.where(_spread_out(values[0]), losses, torch.zeros_like(own))
     worst, width = int(losses.argmax()), splits[0].values.shape[1]
@@ -69,7 +70,8 @@ def lost_relation(subject: Subject) -> Lost | None:
         return None
     if worst >= width:  # what the pixels say apart from the mean of their channel
         flat = [_centered(split)[some] for split, some in zip(splits, kept, strict=True)]
-        rest = [explained(*side) for side in zip(flat, goals, strict=True)]
+        first, second = zip(flat, goals, strict=True)
+        rest = [explained(*first), explained(*second, like=first)]
         single = True
         suspects = torch.zeros(width, dtype=torch.bool)
     else:
@@ -180,7 +182,7 @@ def _familiar(subject: Subject, count: int) -> Tensor:
     return every
 
 
-def explained(values: Tensor, goals: Tensor) -> Tensor:
+def explained(values: Tensor, goals: Tensor, like: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """Return for every input the share of variance that it and the target have in common.
 
     It is one-way eta squared for classes, as if all were equally frequent, and the largest squared
@@ -189,26 +191,35 @@ def explained(values: Tensor, goals: Tensor) -> Tensor:
     Args:
         values: One sample per row, one input per column.
         goals: Classes as zeros and a one per row, or other targets.
+        like: Values and goals of other samples. Where they vary less, the share is one of their
+            variance, so that noise on top of an input does not hide what it still says.
 
     >>> goals = torch.tensor([[1.0, 0], [1, 0], [0, 1], [0, 1]])
     >>> explained(torch.tensor([[0.0, 1], [0, 2], [1, 1], [1, 2]]), goals).tolist()
     [1.0, -0.5]
     """
-    centered = values - values.mean(0)
-    power = centered.square().sum(0)
-    live = power > 1e-9 * power.max().clamp_min(1e-30)
-    safe = torch.where(live, power, torch.ones_like(power))
+    common, total = _common(values, goals)
+    live = total > 1e-9 * total.max().clamp_min(1e-30)
+    if like is not None:
+        total = total.minimum(_common(*like)[1])
+        live &= total > 0
+    return torch.where(live, common / torch.where(live, total, 1.0), 0.0)
+
+
+def _common(values: Tensor, goals: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the variance that each input has in common with the target, and all of it."""
     one_hot = bool((goals.sum(1) == 1).all()) and bool(((goals == 0) | (goals == 1)).all())
     if one_hot and goals.shape[1] > 1:
         return _between(values, goals[:, goals.sum(0) > 0])
-    apart = goals - goals.mean(0)
+    centered, apart = values - values.mean(0), goals - goals.mean(0)
+    total = centered.square().mean(0)
     spread = apart.square().sum(0).clamp_min(1e-30)
-    shares = ((centered.T @ apart).square() / spread).amax(1) / safe
-    return torch.where(live, shares - 1 / len(values), torch.zeros_like(shares))
+    common = ((centered.T @ apart).square() / spread).amax(1) / len(values)
+    return common - total / len(values), total
 
 
-def _between(values: Tensor, goals: Tensor) -> Tensor:
-    """Return eta squared as if all classes were equally frequent, or other shares would change it."""
+def _between(values: Tensor, goals: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both as if all classes were equally frequent, or other shares would change them."""
     sizes = goals.sum(0)[:, None]
     centered = values - values.mean(0)
     means = (goals.T @ centered) / sizes
@@ -216,7 +227,4 @@ def _between(values: Tensor, goals: Tensor) -> Tensor:
     count = len(sizes)
     chance = (within / (sizes - 1).clamp_min(1)).mean(0) * (1 - 1 / count)
     between = means.var(0, correction=0)
-    total = between + within.mean(0)
-    live = total > 1e-9 * total.max().clamp_min(1e-30)
-    shares = (between - chance) / torch.where(live, total, torch.ones_like(total))
-    return torch.where(live, shares, torch.zeros_like(shares))
+    return between - chance, between + within.mean(0)
