@@ -113,7 +113,6 @@ class SliceRegions:
             z=rows,
             x_label="first direction",
             y_label="second direction",
-            z_label="shade",
             points=points,
             caption=f"{self.count:,} regions; on each the network is linear. Colors only tell neighbors apart.",
         )
