@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import numpy as np
 import pytest
 import torch
@@ -51,6 +54,21 @@ def test_scores_are_not_taken_for_probabilities() -> None:
         outcome, reason = outcomes[name]
         assert outcome == "not applicable"
         assert "predict_proba" in reason
+
+
+def test_columns_get_the_names_of_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was fitted to a data frame warns of every array, and may choose columns by name."""
+
+    class Named:
+        feature_names_in_ = np.array(["a", "b", "c", "d"])
+
+        def predict(self, frame: dict[str, np.ndarray]) -> np.ndarray:
+            return frame["b"]
+
+    frame = lambda rows, columns: dict(zip(columns, rows.T, strict=True))  # noqa: E731
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=frame))
+    subject = Subject(Named(), "mse", (x, x[:, 1]))
+    assert torch.equal(subject.outputs(), x[:, 1])
 
 
 def test_a_regressor_predicts_as_by_itself() -> None:

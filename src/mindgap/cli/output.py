@@ -81,9 +81,7 @@ def check_page(path: str | None, endings: Sequence[str] = (".html", ".htm")) -> 
     """Refuse the path of a page that cannot be written or whose ending says no known format."""
     check_writable(path)
     if path is not None and Path(path).suffix.lower() not in endings:
-        raise InputError(
-            f"The path of the page must end in {' or '.join(endings)}, got {path!r}. Rename it."
-        )
+        raise InputError(f"The path must end in {' or '.join(endings)}, got {path!r}. Rename it.")
 
 
 def check_writable(*paths: str | None) -> None:

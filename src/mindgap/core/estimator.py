@@ -1,13 +1,14 @@
 """Estimators of skorch and scikit-learn as modules, so that a subject can hold them."""
 
 import copy
+import sys
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mindgap.core.errors import InputError
+from mindgap.core.errors import InputError, MindgapError
 
 
 def as_module(model: Any) -> nn.Module:
@@ -86,7 +87,8 @@ class _Estimator(nn.Module):
         if not np.array_equal(classes, np.arange(len(classes))):
             raise InputError(
                 "The classes of an estimator must be the numbers 0, 1, …, got "
-                f"{', '.join(map(str, classes[:5]))}. Fit it on class numbers."
+                f"{', '.join(map(str, classes[:5]))}. Fit it on class numbers, as those of "
+                "numpy.unique(labels, return_inverse=True)[1]."
             )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Estimator":
@@ -95,7 +97,9 @@ class _Estimator(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Return logits of classes, or predicted numbers."""
         try:
-            found = self._asked(rows.detach().cpu().numpy())
+            found = self._asked(self._named(rows.detach().cpu().numpy()))
+        except MindgapError:
+            raise
         except Exception as error:
             told = " ".join(str(error).split())[:160]
             raise InputError(
@@ -103,6 +107,16 @@ class _Estimator(nn.Module):
                 f"{told} Fit it on inputs of this shape."
             ) from error
         return torch.as_tensor(np.asarray(found), dtype=self.precision.dtype)
+
+    def _named(self, rows: Any) -> Any:
+        """Give the columns the names that the estimator was fitted with, or it warns every time."""
+        names, pandas = (
+            getattr(self.estimator, "feature_names_in_", None),
+            sys.modules.get("pandas"),
+        )
+        if names is None or pandas is None or rows.ndim != 2 or len(names) != rows.shape[1]:
+            return rows
+        return pandas.DataFrame(rows, columns=names)
 
     def _asked(self, rows: Any) -> Any:
         if not self.classifies:

@@ -90,9 +90,15 @@ class Comparison:
             f"Learned from {self.size} points each, of which {self.exchanged} were exchanged, {MODEL} "
             f"errs by {percent(self.sampled)} of the values' standard deviation with new points and "
             f"by {percent(self.uniform)} with uniform ones, on {self.tested} uniform points, each "
-            f"left out in turn (ratio {ratio}, 95 % interval {low} to {high})."
+            f"left out in turn (ratio {ratio}{self._added}, 95 % interval {low} to {high})."
         )
         return (ANSWERS[self.word], rests, FRESH if self.extra else STALE)
+
+    @property
+    def _added(self) -> str:
+        """Tell of what is added to both errors where that moves their ratio."""
+        shown = percent(SMALLEST)
+        return f", {shown} added to both" if self.sampled + self.uniform < 20 * SMALLEST else ""
 
     def to_dict(self) -> dict[str, object]:
         """Return plain data."""

@@ -63,8 +63,8 @@ DOCUMENTS: Sequence[Document] = (
             "Section 5": "rescaling ReLU layers moves the bound by a logarithm only",
             "Figure 6": "PerturbedOPT on CIFAR-10, CIFAR-100 and Tiny ImageNet",
             "Figure 7": "PerturbedOPT and dropout on CIFAR-10",
-            "Figure 8": "PerturbedOPT and dropout on CIFAR-100",
-            "Figure 9": "PerturbedOPT and dropout on Tiny ImageNet",
+            "Figure 8": "PerturbedOPT and dropout on CIFAR-100 (perturbed-figure-6 --data cifar100)",
+            "Figure 9": "PerturbedOPT and dropout on Tiny ImageNet (perturbed-figure-6 --data tiny-imagenet)",
         },
     ),
     Document(

@@ -66,6 +66,24 @@ def test_advice_leaves_the_suspects_out() -> None:
     assert len(scope["train_targets"]) == len(targets) - len(finding.suspects.index)
 
 
+def test_a_class_whose_labels_were_lost_is_not_only_rare() -> None:
+    """What learned from such labels cannot know the class; what learned from the test data can."""
+    (inputs, targets), test = healthy_recipe("image").train, healthy_recipe("image").test
+    random = torch.Generator().manual_seed(0)
+    mine = (targets == 7).nonzero().flatten()
+    labels = targets.clone()
+    labels[mine] = torch.randint(0, 10, (len(mine),), generator=random)
+    finding = WrongLabels()(Subject(nn.Flatten(), "cross_entropy", (inputs, labels), test))
+    assert "of the training" in finding.sentence
+    places = list(finding.suspects.index)
+    assert float((labels != targets)[places].double().mean()) > 0.8
+    suggested = list(finding.suspects.columns["suggested"])
+    assert suggested.count("7") > 0.8 * len(suggested)
+    few = (targets != 7) | (torch.rand(len(targets), generator=random) < 0.1)
+    rare = Subject(nn.Flatten(), "cross_entropy", (inputs[few], targets[few]), test)
+    assert WrongLabels()(rare) is None
+
+
 def test_a_mixed_up_pair_is_named() -> None:
     recipe = healthy_recipe("table", seed=1)
     labels = recipe.train[1].clone()

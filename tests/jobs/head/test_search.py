@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 from cases import inputs, labels, mlp_classes, mlp_regression, multilabel
+from torch import nn
 from torch.nn import functional as F
 
 from mindgap.core.errors import InputError, MissingExtraError
@@ -193,3 +194,13 @@ def test_a_missing_optuna_is_said_before_the_work(monkeypatch: pytest.MonkeyPatc
 def test_says_what_is_wrong(settings: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         search_head(mlp_classes(torch.float32), **settings)
+
+
+def test_few_samples_get_fewer_neighbors_by_default() -> None:
+    inputs = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
+    data = inputs, (inputs[:, 0] > 0).long()
+    subject = Subject(nn.Linear(3, 2), "cross_entropy", data)
+    found = search_head(subject, max_weights=(2.0,))
+    assert [k for _, k in found.settings] == [5, 10, 20]
+    with pytest.raises(InputError, match="k must be an integer from 2 to 24"):
+        search_head(subject, max_weights=(2.0,), ks=(5, 60))

@@ -9,6 +9,7 @@ import torch
 from scipy.integrate import quad
 from torch.nn import functional as F
 
+from mindgap.ops.initialization import gaussian
 from mindgap.ops.initialization.gaussian import (
     MOST,
     gaussian_moments,
@@ -59,11 +60,19 @@ def test_closed_form_of_relu_equals_quadrature(negative: float, mean: float, std
     assert [float(row) for row in found] == pytest.approx(brute(leaky, mean, std), rel=1e-6)
 
 
-def test_many_distributions_are_interpolated_well() -> None:
+@pytest.mark.parametrize("mean", [0.0, 0.7])
+def test_many_distributions_are_interpolated_well(
+    mean: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    integrated, sizes = gaussian._integrated, list[int]()
+    monkeypatch.setattr(
+        gaussian, "_integrated", lambda *given: sizes.append(len(given[2])) or integrated(*given)
+    )
     std = torch.linspace(0.01, 5, 3 * MOST, dtype=torch.float64)
-    many = gaussian_moments(torch.tanh, torch.zeros_like(std), std)
+    many = gaussian_moments(torch.tanh, torch.full_like(std, mean), std)
+    assert sizes == [MOST]
     for place in (0, 1000, 3 * MOST - 1):
-        one = gaussian_moments(torch.tanh, torch.zeros(1).double(), std[place : place + 1])
+        one = gaussian_moments(torch.tanh, torch.tensor([mean]).double(), std[place : place + 1])
         assert [float(row[place]) for row in many] == pytest.approx(
             [float(row) for row in one], rel=1e-3, abs=1e-9
         )

@@ -163,14 +163,14 @@ def _changed(subject: Subject, inputs: Tensor, moved: Tensor) -> tuple[Tensor, T
             torch.cat([subject.forward((part,)) for part in some.split(subject.batch_size)])
             for some in (inputs, moved)
         )
-    before, after = before.double().cpu(), after.double().cpu()
-    sizes = (after - before).flatten(1).norm(dim=1)
+    before, after = (part.double().cpu().reshape(len(part), -1) for part in (before, after))
+    sizes = (after - before).norm(dim=1)
     if subject.task == "classification":
         return before.argmax(1) != after.argmax(1), sizes
     if subject.task == "multilabel":
-        return ((before > 0) != (after > 0)).flatten(1).any(1), sizes
+        return ((before > 0) != (after > 0)).any(1), sizes
     spread = reference(subject).train_targets.double().std(0).clamp_min(1e-12)
-    steps = (after - before).flatten(1) / spread
+    steps = (after - before) / spread
     return steps.abs().amax(1) > MOVED, sizes
 
 

@@ -86,7 +86,7 @@ class NotFinite(Diagnosis):
     def _told(self, sentence: str, count: int, suspects: Suspects | None = None) -> Finding:
         return self.finding(
             sentence,
-            evidence=(Evidence(name="values that are no numbers", value=count),),
+            evidence=(Evidence(name="values that are NaN or infinite", value=count),),
             advice=(
                 Advice(
                     text="Retrain with a learning rate ten times smaller and gradients clipped.",

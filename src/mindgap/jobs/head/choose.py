@@ -176,6 +176,7 @@ class HeadChoice:
             tail = (None,) * 4 if test is None else (*_change(test), corrected[arm])
             rows.append((words, None if found is None else sum(found) / len(found), *tail))
         m, k = self.search.best
+        judged = "; test data judged once, paired over samples" if self.errors else ""
         return Table(
             title="What weighting the head by local variance does",
             columns=("head", "test error", "minus no weights", "low", "high", "p (Holm)"),
@@ -183,8 +184,7 @@ class HeadChoice:
             notes=(
                 self.verdict,
                 f"m = {m:g} and k = {k} were the best of {len(self.search.settings)} settings on "
-                f"{self.search.samples} held-out training samples; test data judged once, paired "
-                "over samples.",
+                f"{self.search.samples} held-out training samples{judged}.",
             ),
             charts=(self._map(),),
         )
@@ -209,7 +209,7 @@ class HeadChoice:
 
         results = {
             "study": "head",
-            "fields": dict(self.settings),
+            "fields": {**self.settings, "head": self.settings.get("head") or "found by itself"},
             "table": self.table().to_dict(),
             "versions": versions(),
             "date": now(),
@@ -267,7 +267,7 @@ def choose_head(
     Args:
         subject: A :class:`Subject` or what :func:`mindgap.fit` returns; it stays as it is.
         max_weights: Largest weights m to try.
-        ks: Numbers of neighbors k to try.
+        ks: Numbers of neighbors k to try; by default as many of these as there are samples for.
         method: ``"grid"`` tries all pairs; ``"random"`` and ``"optuna"`` try ``trials`` pairs
             between the smallest and the largest values.
         trials: Number of pairs for ``"random"`` and ``"optuna"``.

@@ -130,7 +130,7 @@ def search_head(
     Args:
         subject: A :class:`Subject` or what :func:`mindgap.fit` returns.
         max_weights: Largest weights m to try.
-        ks: Numbers of neighbors k to try.
+        ks: Numbers of neighbors k to try; by default as many of these as there are samples for.
         method: ``"grid"`` tries all pairs; ``"random"`` and ``"optuna"`` try ``trials`` pairs
             between the smallest and the largest values.
         trials: Number of pairs for ``"random"`` and ``"optuna"``.
@@ -156,6 +156,9 @@ def search_head(
     if method == "optuna" and study is None:
         study = _new_study(seed)  # before the work, because Optuna may be missing
     integer("trials", trials)
+    if tuple(ks) == KS and isinstance(validation, int | float):  # few samples have no 60 neighbors
+        most = len(ready.train) - round(validation * len(ready.train))
+        ks = [k for k in KS if k <= most] or KS[:1]
     trial = head_trials(
         ready,
         validation,

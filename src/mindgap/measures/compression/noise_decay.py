@@ -115,8 +115,8 @@ class NoiseDecay(Measure):
 
 def _error(noisy: Tensor, clean: Tensor) -> float:
     """Mean relative distance; samples whose signal is zero have none."""
-    size = clean.flatten(1).double().norm(dim=1)
-    away = (noisy - clean).flatten(1).double().norm(dim=1)
+    size = clean.reshape(len(clean), -1).double().norm(dim=1)
+    away = (noisy - clean).reshape(len(clean), -1).double().norm(dim=1)
     return float((away[size > 0] / size[size > 0]).mean())
 
 

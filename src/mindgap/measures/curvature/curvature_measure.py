@@ -2,10 +2,11 @@
 
 import torch
 
-from mindgap.core import InputError, Measure, Subject, Undefined, evaluating, generator, option
+from mindgap.core import InputError, Measure, Subject, Undefined, generator, option
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.products import check_deterministic, hessian_products
 from mindgap.ops.curvature.spectrum import Eigenpairs, top_eigenpairs
+from mindgap.ops.evidence.passes import operations
 
 MOST = 100  # products of one search for eigenvalues
 WORK = 2**33  # operations of the forward passes of one product: of larger networks, fewer samples
@@ -42,9 +43,7 @@ class CurvatureMeasure(Measure, abstract=True):
     def searched(self, flat: FlatLoss) -> FlatLoss:
         """Return the loss on as many of the samples as a search for eigenvalues can afford."""
         subject = flat.subject
-        most = max(
-            FEWEST, WORK // max(1, subject.cached("operations", lambda: _operations(subject)))
-        )
+        most = max(FEWEST, WORK // operations(subject))
         if flat.samples <= most:
             return flat
         order = torch.randperm(flat.samples, generator=generator(self.seed))[:most]
@@ -66,13 +65,3 @@ class CurvatureMeasure(Measure, abstract=True):
     def told(self, flat: FlatLoss, subject: Subject) -> dict[str, int]:
         """Say how many of the samples were used."""
         return {"samples": flat.samples, "of_samples": len(subject.train)}
-
-
-def _operations(subject: Subject) -> int:
-    """Count the additions and multiplications of one sample's forward pass."""
-    from torch.utils.flop_counter import FlopCounterMode  # takes as long as a small measure
-
-    row = subject.train.take(torch.arange(1)).inputs
-    with evaluating(subject.model), FlopCounterMode(display=False) as counter:
-        subject.forward(row)
-    return int(counter.get_total_flops())

@@ -81,7 +81,8 @@ def _changes(flat: FlatLoss, batch: Batch) -> tuple[Tensor, Tensor]:
     (slope,) = torch.autograd.grad(losses, here, create_graph=True)
     bent = pulled(slope, here, moved[None])[0]
     changes, curvatures = slope * moved, bent * moved
-    return changes.detach().flatten(1).sum(1), curvatures.detach().flatten(1).sum(1)
+    rows = len(outputs), -1
+    return changes.detach().view(rows).sum(1), curvatures.detach().view(rows).sum(1)
 
 
 def _moved(flat: FlatLoss, batch: Batch) -> tuple[Tensor, Tensor]:

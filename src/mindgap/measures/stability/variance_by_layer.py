@@ -19,8 +19,8 @@ class VarianceByLayer(Measure):
     figures show both by layer, next to what fans, activations and sums predict for random weights,
     and next to the weights from before training if these are known.
 
-    Assumes: At least two layers with weights, and one batch of up to 256 training samples. Batch
-    normalization uses the batch's statistics; dropout is off.
+    Assumes: At least two layers with weights, and one batch of up to 256 training samples, fewer of
+    a large network. Batch normalization uses the batch's statistics; dropout is off.
 
     >>> import torch
     >>> net = torch.nn.Sequential(torch.nn.Linear(1, 1, False), torch.nn.Linear(1, 1, False))

@@ -78,7 +78,8 @@ def head_rows(subject: Subject) -> tuple[Rows, int]:
     """
     name = find_head(subject)
     layer, features = layer_of(subject.model, name), head_features(subject)
-    outputs = subject.outputs("train").flatten(1)
+    outputs = subject.outputs("train")
+    outputs = outputs.reshape(len(outputs), -1)
     if not torch.allclose(head_outputs(subject, features, name), outputs, atol=1e-5):
         raise InputError(
             f"The influence of the last layer needs a model that ends with it, got {name!r}, whose "

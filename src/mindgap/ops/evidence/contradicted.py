@@ -59,22 +59,24 @@ class Contradicted(_Marks):
         return self.train if which == "train" else ~self.train
 
 
-def contradicted(subject: Subject) -> Contradicted:
+def contradicted(subject: Subject, learned: Which = "train") -> Contradicted:
     """Score every target by how strongly the reference predictor contradicts it.
 
     Args:
         subject: A classification or regression with test data.
+        learned: The split from which the predictor learns.
     """
     if subject.task == "multilabel":
         raise InputError(
             "Wrong labels are looked for in a classification or regression, got several labels per "
             "sample. Test one label at a time."
         )
-    return subject.cached("contradicted targets", lambda: _contradicted(subject))
+    key = ("contradicted targets", learned)
+    return subject.cached(key, lambda: _contradicted(subject, learned))
 
 
-def _contradicted(subject: Subject) -> Contradicted:
-    found = reference(subject)
+def _contradicted(subject: Subject, learned: Which) -> Contradicted:
+    found = reference(subject, learned)
     # A copy in the training data tells the reference the target: of either split, such samples say
     # nothing about the others.
     both: tuple[Which, ...] = ("train", "test")

@@ -50,14 +50,16 @@ class Noise:
     right: float
 
 
-def noise(subject: Subject, which: Which) -> Noise:
+def noise(subject: Subject, which: Which, learned: Which = "train") -> Noise:
     """Estimate the share of wrong targets of a split, with the other split as the clean control.
 
     Args:
         subject: A classification or regression with test data.
         which: The split whose targets are doubted.
+        learned: The split from which the reference predictor learns.
     """
-    return subject.cached(("wrong targets", which), lambda: _noise(contradicted(subject), which))
+    key = ("wrong targets", which, learned)
+    return subject.cached(key, lambda: _noise(contradicted(subject, learned), which))
 
 
 def _noise(found: Contradicted, which: Which) -> Noise:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mindgap.core import Split, Subject, Which, align
+from mindgap.core import Split, Subject, Which, align, evaluating
 from mindgap.core.bound import constant_error
 
 SAMPLES = 2_000  # enough to see half a point of error
@@ -22,6 +22,25 @@ def some_places(subject: Subject, which: Which, most: int = SAMPLES) -> Tensor:
     """Return the places of up to so many samples, drawn at random, always the same ones."""
     random = torch.Generator().manual_seed(0)
     return torch.randperm(len(subject.split(which)), generator=random)[:most].sort().values
+
+
+def operations(subject: Subject) -> int:
+    """Count the additions and multiplications of one sample's forward pass, at least one.
+
+    >>> data = (torch.zeros(2, 3), torch.tensor([0, 1]))
+    >>> operations(Subject(torch.nn.Linear(3, 2), "cross_entropy", data))
+    12
+    """
+
+    def count() -> int:
+        from torch.utils.flop_counter import FlopCounterMode  # takes as long as a small measure
+
+        row = subject.train.take(torch.arange(1)).inputs
+        with evaluating(subject.model), FlopCounterMode(display=False) as counter:
+            subject.forward(row)
+        return max(1, int(counter.get_total_flops()))
+
+    return subject.cached("operations", count)
 
 
 def pass_over(answer: Callable[..., Tensor], samples: Split, size: int) -> Tensor:

@@ -31,8 +31,8 @@ class Reference:
     """Scores of the reference predictor: one column per class, label or output.
 
     Args:
-        train: Leave-one-out scores of the rows of the training data.
-        test: Scores of the rows of the test data.
+        train: Scores of the rows of the training data, leave-one-out if it learned from them.
+        test: Scores of the rows of the test data, likewise.
         train_targets: The targets of the same training samples, as the predictor saw them.
         test_targets: The targets of the same test samples.
         classification: Whether the columns are classes.
@@ -69,11 +69,12 @@ class Reference:
         return top[:, 0] - top[:, 1]
 
 
-def reference(subject: Subject) -> Reference:
+def reference(subject: Subject, learned: Which = "train") -> Reference:
     """Fit the reference predictor on the training data, once per subject.
 
     Args:
         subject: With test data.
+        learned: The split that it is fitted to. Scores of that split are leave-one-out scores.
 
     >>> x = torch.linspace(-1, 1, 200)[:, None]
     >>> data = (x[::2], (x[::2, 0] > 0).long()), (x[1::2], (x[1::2, 0] > 0).long())
@@ -81,13 +82,15 @@ def reference(subject: Subject) -> Reference:
     >>> round(float(found.errors("train").mean()), 2), float(found.errors("test").mean())
     (0.01, 0.0)
     """
-    return subject.cached("reference predictor", lambda: _reference(subject))
+    return subject.cached(("reference predictor", learned), lambda: _reference(subject, learned))
 
 
-def _reference(subject: Subject) -> Reference:
-    targets = _targets(subject)
-    lifted = _lifted(subject)
-    train, test = _ridge(*lifted, targets[0])
+def _reference(subject: Subject, learned: Which) -> Reference:
+    targets, lifted = _targets(subject), _lifted(subject)
+    if learned == "train":
+        train, test = _ridge(*lifted, targets[0])
+    else:
+        test, train = _ridge(lifted[1], lifted[0], targets[1])
     return Reference(train, test, *targets, subject.task == "classification")
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from mindgap.core import Advice, Diagnosis, Evidence, Finding, Histogram, Subject, Suspects, Which
 from mindgap.ops.evidence.contradicted import Contradicted, contradicted
 from mindgap.ops.evidence.label_noise import LEVEL, TESTS, Noise, listed_pair, noise
-from mindgap.ops.evidence.reference import reference
+from mindgap.ops.evidence.reference import Reference, reference
 from mindgap.ops.evidence.rows import rows
 from mindgap.ops.evidence.shown import gallery
 from mindgap.ops.samples import class_name, in_words
@@ -17,16 +17,20 @@ MOST = 0.5  # share of wrong targets above which a list of them would be of near
 NAMES = {"train": "training", "test": "test"}
 
 
-def wrong_targets(diagnosis: Diagnosis, subject: Subject, which: Which) -> Finding | None:
+def wrong_targets(
+    diagnosis: Diagnosis, subject: Subject, which: Which, learned: Which = "train"
+) -> Finding | None:
     """Look for wrong targets in one split, and list the suspects.
 
     Args:
         diagnosis: In whose name the finding is made.
         subject: A classification or regression with test data.
         which: The split whose targets are doubted.
+        learned: The split from which the reference predictor learns.
     """
-    found, marks = noise(subject, which), contradicted(subject)
+    found, marks = noise(subject, which, learned), contradicted(subject, learned)
     tests = TESTS if marks.classes else 1
+    tests *= 1 if learned == "train" else 2  # it comes second
     whole = found.rate >= RATE and tests * found.p_value < LEVEL
     pair = found.pair_rate >= PAIR_RATE and tests * found.pair_p_value < LEVEL
     if not (whole or pair):
@@ -36,7 +40,7 @@ def wrong_targets(diagnosis: Diagnosis, subject: Subject, which: Which) -> Findi
     listed, right = found.listed[: 0 if found.rate > MOST else None], found.right
     if not broad:
         listed, right = listed_pair(marks, which, found.pair)
-    suspects = _suspects(subject, marks, which, listed)
+    suspects = _suspects(subject, reference(subject, learned), marks, which, listed)
     return diagnosis.finding(
         _headline(subject, found, which, broad),
         p_value=p_value,
@@ -107,11 +111,13 @@ def _advice(diagnosis: Diagnosis, which: Which, listed: int) -> Advice:
     )
 
 
-def _suspects(subject: Subject, marks: Contradicted, which: Which, listed: Tensor) -> Suspects:
+def _suspects(
+    subject: Subject, known: Reference, marks: Contradicted, which: Which, listed: Tensor
+) -> Suspects:
     places = marks.places[listed]
     targets = subject.targets(which).cpu()[places]
     at = torch.searchsorted(rows(subject, which).places, places)
-    scores = reference(subject).scores(which)[at]
+    scores = known.scores(which)[at]
     suggested = scores.argmax(1) if marks.classes else scores
     return Suspects(
         split=which,

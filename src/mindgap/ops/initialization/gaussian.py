@@ -31,13 +31,13 @@ def gaussian_moments(function: Function, mean: Tensor, std: Tensor) -> Three:
     [0.0, 0.3943, 0.4644]
     """
     # Rounding to single precision makes equal what differs by rounding only.
-    narrow = std.float().flatten()
-    if not mean.any():
+    narrow, centers = std.float().flatten(), mean.flatten().double()
+    if bool((centers == centers[:1]).all()):
         spread, places = narrow.unique(return_inverse=True)
         if len(spread) > MOST:
-            found = _interpolated(function, std.flatten().double())
+            found = _interpolated(function, centers[0], std.flatten().double())
         else:
-            whole = _integrated(function, torch.zeros_like(spread).double(), spread.double())
+            whole = _integrated(function, centers[0].expand(len(spread)), spread.double())
             found = tuple(row[places] for row in whole)  # type: ignore[assignment]
     else:
         pairs, places = torch.stack([mean.float().flatten(), narrow], 1).unique(
@@ -124,12 +124,12 @@ def _integrated(function: Function, mean: Tensor, std: Tensor) -> Three:
     return first, second, slope
 
 
-def _interpolated(function: Function, std: Tensor) -> Three:
-    """Interpolate linearly in the logarithm of the standard deviation."""
+def _interpolated(function: Function, mean: Tensor, std: Tensor) -> Three:
+    """Interpolate linearly in the logarithm of the standard deviation, at one mean."""
     positive = std.clamp_min(float(std.max()) * 1e-6 + 1e-300)
     low, high = float(positive.min().log()), float(positive.max().log())
     grid = torch.linspace(low, high, MOST, dtype=torch.float64, device=std.device)
-    table = _integrated(function, torch.zeros_like(grid), grid.exp())
+    table = _integrated(function, mean.expand_as(grid), grid.exp())
     place = (positive.log() - low) / max(high - low, 1e-300) * (MOST - 1)
     left = place.floor().long().clamp(0, MOST - 2)
     rest = place - left

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from torch import nn
 
 from mindgap.core import Batch, Subject, Undefined, Which
-from mindgap.ops.evidence.passes import some_places
+from mindgap.ops.evidence.passes import operations, some_places
 from mindgap.ops.initialization.propagation import Propagation, propagation
 
-SAMPLES = 256  # of the training data, in one batch
+SAMPLES, FEWEST = 256, 8  # of the training data, in one batch
+OPERATIONS = 2**35  # of that batch: the moments of large networks would fill the memory
 WORK = 2**30  # samples times weights of one pass: some seconds
 
 
@@ -31,7 +32,8 @@ def propagation_of(subject: Subject, which: str = "final") -> Propagation:
     def make() -> Propagation:
         model = subject.model if which == "final" else initial_model(subject)
         assert model is not None
-        places = some_places(subject, "train", SAMPLES)
+        most = max(FEWEST, OPERATIONS // operations(subject))
+        places = some_places(subject, "train", min(SAMPLES, most))
         targets = subject.targets("train").cpu()[places]
         return propagation(
             model,

@@ -178,7 +178,7 @@ def _climbed(
     """Take one step towards a larger ‖Jᵀu‖, and turn u towards the largest singular value."""
     with _Smooth(sharp):
         given = points.detach().requires_grad_()
-        outputs = model(given).flatten(1)
+        outputs = model(given).reshape(len(given), -1)
         sides = sides.detach().requires_grad_()
         (back,) = torch.autograd.grad((outputs * sides).sum(), given, create_graph=True)
         length = back.flatten(1).norm(dim=1).clamp_min(1e-300)
@@ -226,7 +226,7 @@ def slopes_of(model: nn.Module, inputs: Tensor) -> Tensor:
 
 def _slopes(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
     given = inputs.detach().requires_grad_()
-    outputs = model(given).flatten(1)
+    outputs = model(given).reshape(len(given), -1)
     if not outputs.requires_grad:
         raise InputError(
             f"The model must be differentiable by its inputs, got {type(model).__name__}, which is "

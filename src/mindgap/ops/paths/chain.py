@@ -219,9 +219,8 @@ def read_chain(model: nn.Module, shape: tuple[int, ...]) -> Chain:
     if not called or not _same(before, output):
         raise _not_a_chain(model)
     chain = Chain(tuple(steps), _image(shape))
-    if not chain.layers or not torch.allclose(
-        chain.run(sample)[0], output.double().cpu().flatten(1), rtol=1e-3, atol=1e-4
-    ):
+    known = output.double().cpu().reshape(len(output), -1)
+    if not chain.layers or not torch.allclose(chain.run(sample)[0], known, rtol=1e-3, atol=1e-4):
         raise _not_a_chain(model)
     return chain
 

@@ -113,7 +113,6 @@ class SliceRegions:
             z=rows,
             x_label="first direction",
             y_label="second direction",
-            z_label="shade",
             points=points,
             caption=f"{self.count:,} regions; on each the network is linear. Colors only tell neighbors apart.",
         )
@@ -146,7 +145,7 @@ def regions_on_segment(
     """
     cells = Intervals()
     values, _ = run(_double(model), _rows(start, end), cells, integer("most", most))
-    values = values.flatten(2)
+    values = values.reshape(*values.shape[:2], -1)
     starts, slopes = values[:, :1], values[:, 1:] - values[:, :1]
     ends = torch.stack([cells.ends[:-1], cells.ends[1:]], 1)[..., None]
     scale = slopes.abs().amax().clamp_min(1e-300)
@@ -198,7 +197,8 @@ def regions_on_slice(
     cells = Polygons(corners)
     anchors = _rows(origin, origin + first, origin + second)
     values, _ = run(_double(model), anchors, cells, integer("most", most))
-    slopes = (values[:, 1:] - values[:, :1]).flatten(2)
+    values = values.reshape(*values.shape[:2], -1)
+    slopes = values[:, 1:] - values[:, :1]
     return SliceRegions(cells.corners, cells.counts, slopes)
 
 

@@ -109,6 +109,7 @@ def _heat(chart: Heatmap) -> dict[str, Any]:
         **({"zmin": 0} if min(values, default=0) >= 0 else {}),
         "zsmooth": "best" if len(values) == len(chart.x) * len(chart.y) else False,
         "colorscale": HEAT,
+        "showscale": bool(chart.z_label),  # without a word for them, numbers would say nothing
         "colorbar": {"thickness": 12, "title": _bar_title(chart.z_label)},
         "hoverongaps": False,
         "hovertemplate": f"{clean(chart.z_label)} %{{z:.3~g}}<extra></extra>",

@@ -73,6 +73,8 @@ def _score(step: Passage, rate: bool) -> str | None:
 def _fate(step: Passage) -> str:
     if step.kept:
         return "confirmed" if step.stage == "rung 3" else f"kept after {STAGES[step.stage]}"
+    if not step.seeds:
+        return "not tried"
     return f"dropped in the {STAGES[step.stage]}"
 
 

@@ -22,7 +22,7 @@ STATES: Mapping[State, str] = {
     "tiny only": "a result of the quick form, which judges nothing",
     "incomplete": "some trials failed or are missing",
     "never run": "no results file",
-    "no study": "no study reproduces it",
+    "no study": "no study reproduces it with its default settings",
 }
 JUDGED: tuple[State, ...] = ("kept", "other settings")
 OWN = Document(
