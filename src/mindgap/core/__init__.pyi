@@ -6,6 +6,7 @@ from mindgap.core.calls import checked_call as checked_call
 from mindgap.core.calls import instability as instability
 from mindgap.core.calls import mapped as mapped
 from mindgap.core.calls import values as values
+from mindgap.core.calls import with_weights as with_weights
 from mindgap.core.certificate import Certificate as Certificate
 from mindgap.core.chart.base import Chart as Chart
 from mindgap.core.chart.kinds import Bar as Bar

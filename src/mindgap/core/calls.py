@@ -1,12 +1,13 @@
 """Calls of a model: with inputs of any kind, checked, and compared with each other."""
 
 import contextlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.func import functional_call
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from mindgap.core.errors import InputError, NotFiniteError
@@ -43,6 +44,46 @@ def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
             f".logits, got {type(output).__name__}. Wrap the model so that it does."
         )
     return found
+
+
+def with_weights(
+    model: nn.Module,
+    weights: Mapping[str, Tensor],
+    given: tuple[Any, ...],
+    named: Mapping[str, Any],
+) -> Any:
+    """Call a model with other weights or buffers than its own, which it keeps.
+
+    ``functional_call`` alone would leave the other weights in a module that is held in two places.
+
+    Args:
+        model: Any module.
+        weights: Tensors by name. Those that share a tensor in the model share it here.
+        given: Its positional inputs.
+        named: Its named inputs.
+
+    >>> shared = nn.Linear(1, 1, bias=False)
+    >>> net = nn.Sequential(shared, shared)
+    >>> with_weights(net, {"0.weight": torch.full((1, 1), 3.0)}, (torch.ones(1, 1),), {}).tolist()
+    [[9.0]]
+    >>> net[1].weight is shared.weight and isinstance(shared.weight, nn.Parameter)
+    True
+    """
+    # A module that is held twice has one entry here, a tensor that two modules hold has two.
+    modules = dict(model.named_modules())
+    holders = dict[int, list[str]]()
+    for path, module in modules.items():
+        for table in (module._parameters, module._buffers):
+            for key, own in table.items():
+                if own is not None:
+                    holders.setdefault(id(own), []).append(f"{path}.{key}" if path else key)
+    found = dict[str, Tensor]()
+    for name, value in weights.items():
+        path, _, key = name.rpartition(".")
+        module = modules[path] if path in modules else model.get_submodule(path)
+        own = module._parameters.get(key, module._buffers.get(key))
+        found |= dict.fromkeys(holders[id(own)], value)
+    return functional_call(model, found, given, dict(named), tie_weights=False)
 
 
 class JoinedRows:

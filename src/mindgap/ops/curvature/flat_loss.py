@@ -6,9 +6,18 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from mindgap.core import Batch, InputError, Inputs, Subject, Which, call, evaluating, typed
+from mindgap.core import (
+    Batch,
+    InputError,
+    Inputs,
+    Subject,
+    Which,
+    call,
+    evaluating,
+    typed,
+    with_weights,
+)
 
 
 class FlatLoss:
@@ -64,7 +73,7 @@ class FlatLoss:
         """Compute the model's outputs with these weights."""
 
         def answer(*given: Tensor, **named: Tensor) -> Any:
-            return functional_call(self.model, self.weights(point), given, named)
+            return with_weights(self.model, self.weights(point), given, named)
 
         return call(cast("nn.Module", answer), inputs, point)
 

@@ -5,7 +5,6 @@ import dataclasses
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from mindgap.core import (
@@ -17,6 +16,7 @@ from mindgap.core import (
     integer,
     number,
     same_environment,
+    with_weights,
 )
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.landscape.points import BatchNorm, losses_at
@@ -186,7 +186,7 @@ def _training_copy(model: nn.Module, batch_norm: BatchNorm) -> nn.Module:
 
 def _mean_loss(flat: FlatLoss, model: nn.Module, point: Tensor, batch: Batch) -> Tensor:
     def answer(*given: Tensor, **named: Tensor) -> object:
-        return functional_call(model, flat.weights(point), given, named)
+        return with_weights(model, flat.weights(point), given, named)
 
     outputs = call(answer, batch.inputs, point)  # type: ignore[arg-type]
     return flat.subject.loss(outputs, batch.target).mean()

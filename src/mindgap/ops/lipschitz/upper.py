@@ -15,6 +15,7 @@ from mindgap.ops.lipschitz.certificate import Infeasible
 from mindgap.ops.lipschitz.levels import read_levels
 from mindgap.ops.lipschitz.tight import STEPS, Tight, tight_upper
 from mindgap.ops.lipschitz.trace import NotCovered
+from mindgap.ops.models.sequence import in_sequence
 from mindgap.ops.norms.composed import lipschitz_upper
 
 Method = Literal["tight", "parts", "product"]
@@ -101,7 +102,7 @@ def certified_upper(
         return _best(tight, product.upper)
     except (NotCovered, Infeasible) as error:
         reason = str(error)
-    layers = _flat(model)
+    layers = in_sequence(model)
     if len(layers) > 1:
         with_parts = _by_parts(layers, sample, search, product.upper, reason)
         if with_parts.upper <= product.upper:
@@ -140,12 +141,6 @@ class _Search:
 def _tight(layers: Sequence[nn.Module], sample: Tensor, search: _Search) -> Tight:
     model = layers[0] if len(layers) == 1 else nn.Sequential(*layers)
     return tight_upper(read_levels(model, sample), **dataclasses.asdict(search))
-
-
-def _flat(module: nn.Module) -> list[nn.Module]:
-    if type(module).forward is not nn.Sequential.forward:
-        return [module]
-    return [layer for child in module.children() for layer in _flat(child)]
 
 
 def _by_parts(

@@ -19,9 +19,8 @@ from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from mindgap.core import InputError, Inputs, call, choice, generator, number
+from mindgap.core import InputError, Inputs, call, choice, generator, number, with_weights
 
 Kind = Literal["gaussian", "uniform"]
 INSIDE = 1 - 1e-6  # of the way to the edge of the prior's box: rounding must not leave it
@@ -70,11 +69,11 @@ class StochasticModel(nn.Module, abc.ABC):
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Compute the outputs under a new draw of all weights from ``self.generator``."""
-        return functional_call(self.network, self.draw(self.generator), inputs, named)
+        return with_weights(self.network, self.draw(self.generator), inputs, named)
 
     def outputs(self, weights: dict[str, Tensor], inputs: Inputs) -> Tensor:
         """Compute the outputs under these weights."""
-        held = lambda *given, **named: functional_call(self.network, weights, given, named)  # noqa: E731
+        held = lambda *given, **named: with_weights(self.network, weights, given, named)  # noqa: E731
         return call(cast("nn.Module", held), inputs, self.center)
 
     def mean_outputs(self, inputs: Inputs) -> Tensor:
