@@ -66,7 +66,8 @@ def lipschitz_lower(
     box, and without for all inputs.
 
     Assumes: A model that is differentiable at the places that are found, as is the case with
-    probability one after a random shift by 1e-9 of the inputs' size.
+    probability one after a random shift by 1e-9 of the inputs' size. Where torch has no second
+    derivative of an activation, the steepest start is returned.
 
     Args:
         model: Any module that takes one tensor; it is not changed.
@@ -90,17 +91,19 @@ def lipschitz_lower(
     private = copy.deepcopy(model).cpu().double().requires_grad_(False)
     # Fused attention has no second derivative.
     with evaluating(private), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-        return _search(private, _distinct(inputs), steps, starts, box)
+        return _search(private, _distinct(inputs, box), steps, starts, box)
 
 
-def _distinct(inputs: Tensor) -> Tensor:
+def _distinct(inputs: Tensor, box: Any) -> Tensor:
     """Return every sample once, in an order of their own, moved a little off any kink."""
-    rows = inputs.detach().cpu().double()
+    rows = _inside(inputs.detach().cpu().double(), box)
     flat = rows.flatten(1).unique(dim=0)
     noise = torch.randn(flat.shape[1], generator=torch.Generator().manual_seed(0)).double()
-    size = flat.square().mean().sqrt().clamp_min(1e-12)
-    moved: Tensor = flat + 1e-9 * size * noise
-    return moved.view(-1, *rows.shape[1:])
+    shift = 1e-9 * flat.square().mean().sqrt().clamp_min(1e-12) * noise
+    shape = -1, *rows.shape[1:]
+    moved, back = ((flat + sign * shift).view(shape) for sign in (1, -1))
+    # What would leave the box moves the other way.
+    return torch.where(_inside(moved, box) == moved, moved, _inside(back, box))
 
 
 def _search(model: nn.Module, inputs: Tensor, steps: int, starts: int, box: Any) -> Lower:
@@ -110,7 +113,12 @@ def _search(model: nn.Module, inputs: Tensor, steps: int, starts: int, box: Any)
     for step in range(steps):
         share = step / max(1, steps - 1)
         sharp, reach = (_between(ends, share) for ends in (_SHARP, _REACH))
-        points, sides = _climbed(model, points, sides, sharp, reach * sizes.clamp_min(1e-12))
+        try:
+            points, sides = _climbed(model, points, sides, sharp, reach * sizes.clamp_min(1e-12))
+        except RuntimeError as error:
+            if "is not implemented" not in str(error):
+                raise
+            break
         points = _inside(points, box)
         if step % _EVERY == _EVERY - 1 or step == steps - 1:
             values, _ = slopes(model, points)
