@@ -243,7 +243,6 @@ def test_inputs_in_a_tuple_of_their_own_are_refused() -> None:
         Subject(nn.Linear(3, 2), "cross_entropy", (both, torch.zeros(4).long()))
 
 
-
 def test_samples_that_do_not_fit_together_are_told() -> None:
     with pytest.raises(InputError, match=r"same keys and shapes.*Pad or resize"):
         Subject(nn.Linear(4, 3), "cross_entropy", [(x[0], 0), (x[1][:3], 1)])

@@ -3,6 +3,7 @@ from mindgap.core.bound import Bound as Bound
 from mindgap.core.bound import Terms as Terms
 from mindgap.core.calls import call as call
 from mindgap.core.calls import checked_call as checked_call
+from mindgap.core.calls import copied as copied
 from mindgap.core.calls import instability as instability
 from mindgap.core.calls import mapped as mapped
 from mindgap.core.calls import values as values

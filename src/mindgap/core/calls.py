@@ -1,6 +1,7 @@
 """Calls of a model: with inputs of any kind, checked, and compared with each other."""
 
 import contextlib
+import copy
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -192,9 +193,9 @@ def checked_call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
     """
     try:
         return call(model, inputs, like)
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, InputError):
         raise
-    except (RuntimeError, IndexError, TypeError) as error:
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
         told = " ".join(str(error).split())[:160]
         given = ", ".join(f"{tuple(value.shape)} ({_kind(value)})" for value in values(inputs))
         raise InputError(
@@ -229,6 +230,22 @@ def _takes(model: nn.Module, inputs: Inputs, like: Tensor) -> bool:
     except (RuntimeError, IndexError, TypeError, ValueError):
         return False
     return True
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """Return a copy of a model; refuse one that torch cannot copy.
+
+    >>> copied(nn.Linear(1, 1)).bias.shape
+    torch.Size([1])
+    """
+    try:
+        return copy.deepcopy(model)
+    except (RuntimeError, NotImplementedError) as error:
+        raise InputError(
+            f"The model must be one that can be copied, got {type(model).__name__}, which cannot "
+            f"({' '.join(str(error).split())[:120]}). Replace hooks such as "
+            "torch.nn.utils.weight_norm by torch.nn.utils.parametrizations."
+        ) from error
 
 
 def check_weights(model: nn.Module) -> None:
@@ -266,6 +283,8 @@ def instability(answer: Callable[[Inputs], Tensor], split: Split) -> str:
     """
     places = torch.arange(min(FEW, len(split)))
     together, again = (answer(split.take(places).inputs) for _ in range(2))
+    if not bool(torch.isfinite(together).all()):
+        return ""  # overflows differ with the batch; what is no number is named elsewhere
     if not _close(together, again):
         return "the same samples give other outputs when asked again"
     try:

@@ -5,14 +5,13 @@ line or plane it is a sum of maps that are computed once for all points. A maxim
 a rising activation instead of after it. Maxima of 2 × 2 windows are taken by pairs.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import Inputs, call, with_weights
+from mindgap.core import Inputs, call, copied, with_weights
 from mindgap.ops.models.sequence import in_sequence
 
 _RISING = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid, nn.Softplus)
@@ -36,7 +35,7 @@ class Moving:
         center: Tensor,
         directions: Tensor,
     ) -> None:
-        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self.model = copied(model).eval().requires_grad_(False)
         self.center, self.directions = center, directions
         self.vector = center.clone()
         parts = _parts(self.vector, shapes)

@@ -1,6 +1,5 @@
 """Two minima: the straight line between them, and a bent path along which the loss stays low."""
 
-import copy
 import dataclasses
 
 import torch
@@ -12,6 +11,7 @@ from mindgap.core import (
     InputError,
     Progress,
     call,
+    copied,
     implements,
     integer,
     number,
@@ -177,7 +177,7 @@ def _same_kind(flat: FlatLoss, other: Tensor) -> Tensor:
 
 def _training_copy(model: nn.Module, batch_norm: BatchNorm) -> nn.Module:
     """A copy in evaluation mode, but for batch normalization that follows the batch."""
-    own = copy.deepcopy(model).eval()
+    own = copied(model).eval()
     for layer in own.modules():
         if isinstance(layer, _BatchNorm) and batch_norm == "recomputed":
             layer.train()

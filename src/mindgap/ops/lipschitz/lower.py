@@ -5,7 +5,6 @@ zero and plain ascent does not move. The search therefore climbs on a smoothed n
 every ReLU is a softplus that grows sharper from step to step, and reports slopes of the real one.
 """
 
-import copy
 import dataclasses
 import re
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from mindgap.core import InputError, evaluating, implements
+from mindgap.core import InputError, copied, evaluating, implements
 
 STEPS, STARTS = 150, 16
 _SHARP = (3.0, 200.0)  # of the softplus, in units of what enters it, at the first and the last step
@@ -88,7 +87,7 @@ def lipschitz_lower(
             f"inputs must be at least one sample of real numbers, got {len(inputs)} of "
             f"{inputs.dtype}. Pass some of the data."
         )
-    private = copy.deepcopy(model).cpu().double().requires_grad_(False)
+    private = copied(model).cpu().double().requires_grad_(False)
     # Fused attention has no second derivative.
     with evaluating(private), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         return _search(private, _distinct(inputs, box), steps, starts, box)
@@ -227,7 +226,7 @@ def slopes_of(model: nn.Module, inputs: Tensor) -> Tensor:
     >>> slopes_of(nn.Linear(1, 1), torch.zeros(3, 1)).shape
     torch.Size([3])
     """
-    private = copy.deepcopy(model).cpu().double().requires_grad_(False)
+    private = copied(model).cpu().double().requires_grad_(False)
     with evaluating(private), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         return slopes(private, inputs.detach().cpu().double())[0]
 

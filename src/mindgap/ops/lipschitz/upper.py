@@ -1,6 +1,5 @@
 """A certified upper bound for any model: tight where that is possible, otherwise by parts or the product."""
 
-import copy
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, Subject, evaluating, implements
+from mindgap.core import InputError, Subject, copied, evaluating, implements
 from mindgap.ops.attacks.scene import attackable
 from mindgap.ops.lipschitz.certificate import Infeasible
 from mindgap.ops.lipschitz.levels import read_levels
@@ -146,7 +145,7 @@ def _tight(layers: Sequence[nn.Module], sample: Tensor, search: _Search) -> Tigh
 def _by_parts(
     layers: Sequence[nn.Module], sample: Tensor, search: _Search, product: float, reason: str
 ) -> Upper:
-    private = [copy.deepcopy(layer).cpu().double() for layer in layers]
+    private = [copied(layer).cpu().double() for layer in layers]
     samples = [sample.detach().cpu().double()]
     for layer in private:
         with evaluating(layer):

@@ -4,7 +4,6 @@ The network runs once, on ones, with every weight replaced by its p-th power wit
 arrives at an output then is the sum over all paths to it of the products of these powers.
 """
 
-import copy
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from mindgap.core import InputError, Inputs, call, evaluating, implements, mapped
+from mindgap.core import InputError, Inputs, call, copied, evaluating, implements, mapped
 from mindgap.ops.norms.watch import as_inputs
 
 # They pass values on, sort them or ask for their shape; gates of ReLU are open for what is positive.
@@ -55,7 +54,7 @@ def log_path_norm(model: nn.Module, inputs: Tensor | Inputs, power: float = 2.0)
     >>> log_path_norm(net, torch.zeros(1, 2), 1.0).exp().round()  # 6 paths of weight 4
     tensor([24.], dtype=torch.float64)
     """
-    own = copy.deepcopy(model).cpu().double()
+    own = copied(model).cpu().double()
     ones = mapped(as_inputs(inputs), _ones)
     mode = _Paths(power)
     with evaluating(own), mode:

@@ -13,14 +13,13 @@ plus ln(200) per tensor, so the best scale may be chosen after the data were see
 """
 
 import abc
-import copy
 import math
 from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, Inputs, call, choice, generator, number, with_weights
+from mindgap.core import InputError, Inputs, call, choice, copied, generator, number, with_weights
 
 Kind = Literal["gaussian", "uniform"]
 INSIDE = 1 - 1e-6  # of the way to the edge of the prior's box: rounding must not leave it
@@ -53,7 +52,7 @@ class StochasticModel(nn.Module, abc.ABC):
                 f"A stochastic classifier needs trained weights and a scale above 0, got {what}. "
                 "Pass another one."
             )
-        self.network = copy.deepcopy(model).eval().requires_grad_(False)
+        self.network = copied(model).eval().requires_grad_(False)
         self.shapes = {name: p.shape for name, p in chosen.items()}
         self.register_buffer("center", torch.cat([p.detach().flatten() for p in chosen.values()]))
         self.shift = nn.Parameter(torch.zeros_like(self.center))
