@@ -283,7 +283,7 @@ def instability(answer: Callable[[Inputs], Tensor], split: Split) -> str:
     """
     places = torch.arange(min(FEW, len(split)))
     together, again = (answer(split.take(places).inputs) for _ in range(2))
-    if not bool(torch.isfinite(together).all()):
+    if not _is_finite(together):
         return ""  # overflows differ with the batch; what is no number is named elsewhere
     if not _close(together, again):
         return "the same samples give other outputs when asked again"
@@ -291,7 +291,12 @@ def instability(answer: Callable[[Inputs], Tensor], split: Split) -> str:
         alone = torch.cat([answer(split.take(one).inputs) for one in places.split(1)])
     except ValueError:  # statistics of a batch of one
         return "the model does not answer single samples"
-    return "" if _close(together, alone) else "an output depends on the other samples of its batch"
+    fine = not _is_finite(alone) or _close(together, alone)
+    return "" if fine else "an output depends on the other samples of its batch"
+
+
+def _is_finite(outputs: Tensor) -> bool:
+    return bool(torch.isfinite(outputs).all())
 
 
 def _close(left: Tensor, right: Tensor) -> bool:
