@@ -263,6 +263,17 @@ def test_wrong_settings_are_refused_in_one_sentence(change: dict[str, object], w
         pgd(Victim.of(model), x, labels(model, x), Threat(), **change)
 
 
+def test_a_mask_of_features_with_as_many_samples() -> None:
+    model, x = linear(), samples(6)
+    mask = torch.tensor([1, 0, 0, 1, 1, 0])
+    threat = Threat(epsilon=9.0, mask=mask)
+    found = minimal_norm(Victim.of(model), x, labels(model, x), threat)
+    few = threat.of(torch.tensor([0, 3]), x)
+    assert bool((found.points == x)[:, mask == 0].all())
+    assert few.mask is mask
+    assert len(Threat(mask=torch.ones(6, 1)).of(torch.tensor([0, 3]), x).mask) == 2
+
+
 def test_no_samples_are_refused() -> None:
     with pytest.raises(InputError, match="at least one sample"):
         fgsm(Victim.of(linear()), samples()[:0], torch.zeros(0).long(), Threat())

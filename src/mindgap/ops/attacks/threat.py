@@ -61,12 +61,17 @@ class Threat:
         """Return the same threat with another radius."""
         return dataclasses.replace(self, epsilon=epsilon)
 
-    def of(self, rows: Tensor, count: int) -> Self:
-        """Return the threat to some of ``count`` samples: its mask may have one row per sample."""
+    def of(self, rows: Tensor, inputs: Tensor) -> Self:
+        """Return the threat to some of the samples: its mask may have one row per sample.
+
+        Args:
+            rows: Places of the samples.
+            inputs: All samples.
+        """
         radius = torch.as_tensor(self.epsilon)
         epsilon = radius[rows.to(radius.device)] if radius.ndim else self.epsilon
         mask = self.mask
-        if mask is not None and len(mask) == count > 1:
+        if mask is not None and mask.ndim == inputs.ndim and len(mask) == len(inputs):
             mask = mask[rows.to(mask.device)]
         return dataclasses.replace(self, epsilon=epsilon, mask=mask)
 
