@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from torch import Tensor, nn
 
 SAMPLES, CHUNK = 2_000, 250
 CASES = ("eigenvalues", "trace", "diagonal")
+NAMES = {"backpack-for-pytorch": "backpack", "pyhessian": "pyhessian", "torch": "torch"}
 
 
 def clocked(work: Callable[[], Any]) -> tuple[Any, list[float]]:
@@ -57,7 +59,16 @@ def peer_side(folder: Path, job: str) -> dict[str, Any]:
     value, seconds = jobs[job](model, saved["inputs"], saved["targets"], job == "loader")
     if isinstance(value, Tensor):
         torch.save(value, folder / "diagonal.pt")
-    return {"seconds": seconds, "value": None if isinstance(value, Tensor) else value}
+    return {
+        "seconds": seconds,
+        "value": None if isinstance(value, Tensor) else value,
+        "versions": {name: metadata.version(name) for name in NAMES if _is_used(name)},
+    }
+
+
+def _is_used(name: str) -> bool:
+    """Tell whether a package of the peers was imported in this process."""
+    return NAMES[name] in sys.modules
 
 
 def _pyhessian(model: nn.Module, x: Tensor, y: Tensor, loader: bool) -> Any:
@@ -117,11 +128,14 @@ class Benchmark:
     def __init__(self, python: str, folder: Path, rounds: int) -> None:
         self.python, self.folder, self.rounds = python, folder, rounds
         self.subject = problem(folder)
+        self.versions = dict[str, str]()
 
     def peer(self, job: str) -> dict[str, Any]:
         words = [self.python, __file__, "--job", job, "--folder", str(self.folder)]
         done = subprocess.run(words, check=True, capture_output=True, text=True)
-        return json.loads(done.stdout.splitlines()[-1])
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        self.versions |= found["versions"]
+        return found
 
     def turns(
         self, own: Callable[[], Any], *jobs: str
@@ -219,6 +233,13 @@ def others(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in known if row["name"] not in {own["name"] for own in rows}]
 
 
+def before(path: Path) -> dict[str, str]:
+    """The versions of the peers whose rows a file keeps."""
+    known = json.loads(path.read_text()) if path.exists() else {}
+    found: dict[str, str] = known.get("environment", {}).get("peers", {})
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="write the figures to this file")
@@ -243,7 +264,9 @@ def main() -> None:
             rows.append(getattr(benchmark, case)())
             timing.show(rows[-1])
     if arguments.json:
-        timing.write(arguments.json, [*others(Path(arguments.json), rows), *rows])
+        versions = {**before(Path(arguments.json)), **benchmark.versions}
+        versions["torch of the peers"] = versions.pop("torch")
+        timing.write(arguments.json, [*others(Path(arguments.json), rows), *rows], versions)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,17 @@ from typing import Any, TypeVar
 import torch
 
 Value = TypeVar("Value")
-PEERS = ("faiss-cpu", "foolbox", "numpy", "pyhessian", "scikit-learn", "scipy", "torchattacks")
+PEERS = (
+    "adversarial-robustness-toolbox", "backpack-for-pytorch", "cvxpy", "faiss-cpu", "foolbox",
+    "loss-landscapes", "numpy", "pyhessian", "scikit-learn", "scipy", "torchattacks",
+)  # fmt: skip
 
 
-def _loaded() -> set[str]:
-    """The distributions of all modules that are imported."""
+def peers_here(names: Sequence[str] = PEERS) -> dict[str, str]:
+    """The versions of the distributions whose modules are imported, of those with these names."""
     known = metadata.packages_distributions()
-    return {name for module in list(sys.modules) for name in known.get(module, ())}
+    found = {name.lower() for module in list(sys.modules) for name in known.get(module, ())}
+    return {name: metadata.version(name) for name in names if name in found}
 
 
 @contextlib.contextmanager
@@ -91,12 +95,20 @@ def show(row: Mapping[str, Any]) -> None:
     )
 
 
-def write(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write all rows, with the versions and the machine, as JSON."""
+def write(
+    path: str | Path, rows: Sequence[Mapping[str, Any]], peers: Mapping[str, str] | None = None
+) -> None:
+    """Write all rows, with the versions and the machine, as JSON.
+
+    Args:
+        path: The file.
+        rows: One per comparison.
+        peers: Versions of peers that ran in an interpreter of their own.
+    """
     machine = {
         "torch": torch.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "peers": {name: metadata.version(name) for name in PEERS if name in _loaded()},
+        "peers": {**peers_here(), **(peers or {})},
     }
     Path(path).write_text(json.dumps({"environment": machine, "rows": list(rows)}, indent=2) + "\n")

@@ -237,6 +237,12 @@ def test_features_enter_the_layer_called_last_not_the_one_declared_last() -> Non
     assert not any(module._forward_pre_hooks for module in subject.model.modules())
 
 
+def test_inputs_in_a_tuple_of_their_own_are_refused() -> None:
+    both = torch.zeros(4, 3), torch.zeros(4, 2)
+    with pytest.raises(InputError, match=r"\(first, second, targets\)"):
+        Subject(nn.Linear(3, 2), "cross_entropy", (both, torch.zeros(4).long()))
+
+
 def test_samples_that_do_not_fit_together_are_told() -> None:
     with pytest.raises(InputError, match=r"same keys and shapes.*Pad or resize"):
         Subject(nn.Linear(4, 3), "cross_entropy", [(x[0], 0), (x[1][:3], 1)])

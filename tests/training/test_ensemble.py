@@ -115,6 +115,18 @@ def test_the_curves_are_those_of_fit() -> None:
         assert all(same(a, b) and close_curves(a, b) for a, b in zip(members, plain, strict=True))
 
 
+@pytest.mark.parametrize("weights", [False, True])
+def test_a_layer_that_is_called_twice(weights: bool) -> None:
+    def model() -> nn.Module:
+        bend, dense = nn.Tanh(), nn.Linear(5, 5)
+        last = dense if weights else nn.Linear(5, 5)
+        return nn.Sequential(nn.Linear(3, 5), bend, dense, bend, last, nn.Linear(5, 1))
+
+    recipe = regression(model=model)
+    plain = [fit(recipe, seed=seed, evaluate_every=0) for seed in SEEDS]
+    assert all(same(a, b) for a, b in zip(ensemble(recipe, SEEDS), plain, strict=True))
+
+
 def test_without_curves() -> None:
     assert all(member.history == () for member in ensemble(regression(), SEEDS, keep_history=False))
 

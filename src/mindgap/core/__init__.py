@@ -10,7 +10,7 @@ lazy(
     __name__,
     {
         "bound": "Bound Terms",
-        "calls": "call checked_call instability mapped values",
+        "calls": "call checked_call copied instability mapped values with_weights",
         "certificate": "Certificate",
         "chart": "Bar Chart Contour Gallery Heatmap Histogram Line Mark Points Sample Scatter Series "
         "Surface Ticks",

@@ -3,9 +3,11 @@ from mindgap.core.bound import Bound as Bound
 from mindgap.core.bound import Terms as Terms
 from mindgap.core.calls import call as call
 from mindgap.core.calls import checked_call as checked_call
+from mindgap.core.calls import copied as copied
 from mindgap.core.calls import instability as instability
 from mindgap.core.calls import mapped as mapped
 from mindgap.core.calls import values as values
+from mindgap.core.calls import with_weights as with_weights
 from mindgap.core.certificate import Certificate as Certificate
 from mindgap.core.chart.base import Chart as Chart
 from mindgap.core.chart.kinds import Bar as Bar

@@ -1,12 +1,14 @@
 """Calls of a model: with inputs of any kind, checked, and compared with each other."""
 
 import contextlib
-from collections.abc import Callable, Hashable
+import copy
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.func import functional_call
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from mindgap.core.errors import InputError, NotFiniteError
@@ -43,6 +45,46 @@ def call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
             f".logits, got {type(output).__name__}. Wrap the model so that it does."
         )
     return found
+
+
+def with_weights(
+    model: nn.Module,
+    weights: Mapping[str, Tensor],
+    given: tuple[Any, ...],
+    named: Mapping[str, Any],
+) -> Any:
+    """Call a model with other weights or buffers than its own, which it keeps.
+
+    ``functional_call`` alone would leave the other weights in a module that is held in two places.
+
+    Args:
+        model: Any module.
+        weights: Tensors by name. Those that share a tensor in the model share it here.
+        given: Its positional inputs.
+        named: Its named inputs.
+
+    >>> shared = nn.Linear(1, 1, bias=False)
+    >>> net = nn.Sequential(shared, shared)
+    >>> with_weights(net, {"0.weight": torch.full((1, 1), 3.0)}, (torch.ones(1, 1),), {}).tolist()
+    [[9.0]]
+    >>> net[1].weight is shared.weight and isinstance(shared.weight, nn.Parameter)
+    True
+    """
+    # A module that is held twice has one entry here, a tensor that two modules hold has two.
+    modules = dict(model.named_modules())
+    holders = dict[int, list[str]]()
+    for path, module in modules.items():
+        for table in (module._parameters, module._buffers):
+            for key, own in table.items():
+                if own is not None:
+                    holders.setdefault(id(own), []).append(f"{path}.{key}" if path else key)
+    found = dict[str, Tensor]()
+    for name, value in weights.items():
+        path, _, key = name.rpartition(".")
+        module = modules[path] if path in modules else model.get_submodule(path)
+        own = module._parameters.get(key, module._buffers.get(key))
+        found |= dict.fromkeys(holders[id(own)], value)
+    return functional_call(model, found, given, dict(named), tie_weights=False)
 
 
 class JoinedRows:
@@ -151,9 +193,9 @@ def checked_call(model: nn.Module, inputs: Inputs, like: Tensor) -> Tensor:
     """
     try:
         return call(model, inputs, like)
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, InputError):
         raise
-    except (RuntimeError, IndexError, TypeError) as error:
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
         told = " ".join(str(error).split())[:160]
         given = ", ".join(f"{tuple(value.shape)} ({_kind(value)})" for value in values(inputs))
         raise InputError(
@@ -188,6 +230,22 @@ def _takes(model: nn.Module, inputs: Inputs, like: Tensor) -> bool:
     except (RuntimeError, IndexError, TypeError, ValueError):
         return False
     return True
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """Return a copy of a model; refuse one that torch cannot copy.
+
+    >>> copied(nn.Linear(1, 1)).bias.shape
+    torch.Size([1])
+    """
+    try:
+        return copy.deepcopy(model)
+    except (RuntimeError, NotImplementedError) as error:
+        raise InputError(
+            f"The model must be one that can be copied, got {type(model).__name__}, which cannot "
+            f"({' '.join(str(error).split())[:120]}). Replace hooks such as "
+            "torch.nn.utils.weight_norm by torch.nn.utils.parametrizations."
+        ) from error
 
 
 def check_weights(model: nn.Module) -> None:
@@ -225,13 +283,20 @@ def instability(answer: Callable[[Inputs], Tensor], split: Split) -> str:
     """
     places = torch.arange(min(FEW, len(split)))
     together, again = (answer(split.take(places).inputs) for _ in range(2))
+    if not _is_finite(together):
+        return ""  # overflows differ with the batch; what is no number is named elsewhere
     if not _close(together, again):
         return "the same samples give other outputs when asked again"
     try:
         alone = torch.cat([answer(split.take(one).inputs) for one in places.split(1)])
     except ValueError:  # statistics of a batch of one
         return "the model does not answer single samples"
-    return "" if _close(together, alone) else "an output depends on the other samples of its batch"
+    fine = not _is_finite(alone) or _close(together, alone)
+    return "" if fine else "an output depends on the other samples of its batch"
+
+
+def _is_finite(outputs: Tensor) -> bool:
+    return bool(torch.isfinite(outputs).all())
 
 
 def _close(left: Tensor, right: Tensor) -> bool:

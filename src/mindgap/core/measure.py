@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from mindgap._version import __version__
+from mindgap.core.calls import check_weights
 from mindgap.core.chart import Chart
 from mindgap.core.purity import preserved
 from mindgap.core.result import Interval, Result, Status
@@ -115,6 +116,10 @@ class Measure(Spec, abc.ABC, abstract=True):
             found = self.compute(subject)
         except Undefined as reason:
             return str(reason)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            check_weights(subject.model)  # a decomposition fails on what is no number
+            subject.outputs("train")
+            raise
         estimate = found if isinstance(found, Estimate) else Estimate(value=float(found))
         return "the computation gave NaN" if estimate.value != estimate.value else estimate
 

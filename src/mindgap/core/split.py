@@ -196,6 +196,11 @@ def as_tensor(value: Any) -> Tensor:
             f"Data must be numbers in a tensor or array, got {type(value).__name__} that NumPy "
             f"reads as {np.asarray(value).dtype}. Encode it as numbers first."
         ) from error
+    except ValueError as error:
+        raise InputError(
+            f"Data must be one tensor or array, got {type(value).__name__} of several shapes. Give "
+            "several inputs one after the other, as in (first, second, targets)."
+        ) from error
 
 
 def as_split(data: Any, target: str | None = None, what: str = "training data") -> Split:

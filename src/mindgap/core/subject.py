@@ -189,31 +189,33 @@ class Subject:
         """Return the input of the linear layer that is called last."""
         return self.cached(("features", which), lambda: self._features(which))
 
-    def part(self, index: Tensor) -> "Subject":
-        """Return the same model with some of its training samples, and what is known of them.
+    def part(self, index: Tensor, which: Which = "train") -> "Subject":
+        """Return the same model with some samples as its training data, and what is known of them.
 
         Args:
-            index: Places of the samples in the training data.
+            index: Places of the samples in the split.
+            which: The split that they are taken from.
 
         >>> data = (torch.eye(3), torch.tensor([0, 1, 0]))
         >>> some = Subject(nn.Linear(3, 2), "cross_entropy", data).part(torch.tensor([0, 1]))
         >>> len(some.train)
         2
         """
-        part = Subject(
+        part = _Part(
             self.model,
             self.loss,
-            self.train.subset(index),
+            self.split(which).subset(index),
             task=self.task,
+            name=self.name,
             classes=self.classes,
             batch_size=self.batch_size,
             check_determinism=False,
         )
         part.asked = self.asked
-        for key in (("outputs", "train"), ("features", "train")):
-            if key in self._cache:
-                state, (rows, seconds) = self._cache[key]
-                part._cache[key] = (state, (rows[index], seconds))
+        for what in ("outputs", "features"):
+            if (what, which) in self._cache:
+                state, (rows, seconds) = self._cache[what, which]
+                part._cache[what, "train"] = (state, (rows[index], seconds))
         return part
 
     def gradient(self, which: Which = "train") -> dict[str, Tensor]:
@@ -333,6 +335,9 @@ class Subject:
                     f"per sample, got targets of shape {tuple(labels.shape)}. Pass class numbers, "
                     "or loss='bce' for several labels."
                 )
+        self._check_several()
+
+    def _check_several(self) -> None:
         if len(self.targets("train").unique()) < 2:
             raise InputError(
                 "The training data of a classification must have at least two classes, got one "
@@ -374,6 +379,13 @@ def _last_entered(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+class _Part(Subject):
+    """Some samples of a subject, which may be of one class."""
+
+    def _check_several(self) -> None:
+        pass
 
 
 def _task_of(train: Split) -> Task:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state
+from torch.func import stack_module_state
 from torch.utils.flop_counter import FlopCounterMode
 
 from mindgap.core import (
@@ -22,6 +22,7 @@ from mindgap.core import (
     same_environment,
     typed,
     validated,
+    with_weights,
 )
 from mindgap.ops.models.parameters import vmap_or_loop
 from mindgap.training.fitted import Fitted
@@ -174,7 +175,7 @@ def _outputs(models: Sequence[nn.Module], split: Split, batch_size: int) -> Tens
 
     def answer(state: dict[str, Tensor], inputs: Inputs) -> Tensor:
         def model(*given: Tensor, **named: Tensor) -> Any:
-            return functional_call(models[0], state, given, named)
+            return with_weights(models[0], state, given, named)
 
         return call(cast("nn.Module", model), inputs, like)
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from mindgap.core import InputError, Recipe, integer, number
+from mindgap.ops.models.sequence import in_sequence
 from mindgap.training.vectorized.batches import Orders
 from mindgap.training.vectorized.members import build_all
 
@@ -193,14 +194,14 @@ def _forward(
 
 
 def _linear(model: nn.Module) -> list[nn.Linear]:
-    return [part for part in model.children() if isinstance(part, nn.Linear)]
+    return [part for part in in_sequence(model) if isinstance(part, nn.Linear)]
 
 
 def _chain(model: nn.Module) -> list[tuple[nn.Linear, nn.Module]]:
     """The linear layers, each with the activation that follows it."""
     found: list[tuple[nn.Linear, nn.Module]] = []
-    for part in model.children():
-        if isinstance(part, nn.Linear) and part.bias is not None:
+    for part in in_sequence(model):
+        if isinstance(part, nn.Linear) and part.bias is not None and part not in dict(found):
             found.append((part, nn.Identity()))
         elif isinstance(part, ELEMENTWISE) and found and isinstance(found[-1][1], nn.Identity):
             found[-1] = found[-1][0], part

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from mindgap import Subject, attack, fit
-from mindgap.core import InputError
+from mindgap.core import InputError, NotFiniteError
 from mindgap.core.chart.numbers import percent
 from mindgap.measures import RobustAccuracy
 from mindgap.ops.attacks.descent import pgd
@@ -127,6 +127,14 @@ def test_tokens_are_refused_in_one_sentence() -> None:
     model = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 2))
     data = torch.randint(0, 5, (8, 3)), torch.arange(8) % 2
     with pytest.raises(InputError, match="real numbers"):
+        attack(Subject(model, "cross_entropy", data))
+
+
+def test_weights_that_are_no_numbers_are_refused_by_name() -> None:
+    model = nn.Linear(3, 2)
+    model.weight.data.fill_(torch.nan)
+    data = torch.rand(8, 3), torch.arange(8) % 2
+    with pytest.raises(NotFiniteError, match="'weight'"):
         attack(Subject(model, "cross_entropy", data))
 
 

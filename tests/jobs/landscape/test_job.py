@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from mindgap import landscape
-from mindgap.core import InputError, Recipe, Subject
+from mindgap.core import InputError, NotFiniteError, Recipe, Subject
 from mindgap.jobs.landscape.verdict import judge_landscape
 from mindgap.nets import MLP
 from mindgap.training.fit import fit
@@ -164,6 +164,13 @@ def test_losses_that_overflow_leave_holes() -> None:
     str(found)
 
 
+def test_samples_of_one_class() -> None:
+    x, y = torch.randn(6, 2), torch.tensor([0, 1, 0, 1, 0, 1])
+    subject = Subject(nn.Linear(2, 2), "cross_entropy", (x, y), (x[::2], y[::2]))
+    for settings in ({"which": "test"}, {"samples": 1}):
+        assert landscape(subject, points=3, **settings).losses.isfinite().all()
+
+
 def test_what_cannot_be_drawn_is_refused(fitted: Fitted) -> None:
     subject = Subject(fitted.model, "cross_entropy", fitted.recipe.train)
     with pytest.raises(InputError, match="recipe"):
@@ -176,6 +183,11 @@ def test_what_cannot_be_drawn_is_refused(fitted: Fitted) -> None:
         landscape(fitted, span=0.0)
     with pytest.raises(InputError, match="points"):
         landscape(fitted, points=2)
+    for weight in (torch.nan, 1e38):  # overflows differ from batch to batch
+        broken = copy.deepcopy(fitted.model)
+        torch.nn.init.constant_(broken[1].weight, weight)
+        with pytest.raises(NotFiniteError, match="must be finite numbers"):
+            landscape(Subject(broken, "cross_entropy", fitted.recipe.train))
     noisy = copy.deepcopy(fitted.model)
     noisy.register_forward_hook(lambda _, __, output: output + torch.rand_like(output))
     with pytest.raises(InputError, match="outputs that depend"):

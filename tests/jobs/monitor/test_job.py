@@ -92,6 +92,23 @@ def test_a_log_that_has_only_begun(tmp_path: Path) -> None:
     found.save(tmp_path / "page.html")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"step": "a", "layers": {"x": 3}}',
+        '{"step": 5, "units": {}, "layers": {"a": {"matrix": true, "backward": "x"}}}',
+        '{"step": 5, "first": 1, "losses": [1, "b"], "gradient": [1, 2]}',
+        '{"step": 5, "losses": [1], "gradient": [1]}',
+        '{"trouble": {"x": 1}}',
+    ],
+)
+def test_a_log_that_was_changed_is_refused(line: str, tmp_path: Path) -> None:
+    head = '{"format": "mindgap monitor", "version": 1, "every": 1, "step": 0}'
+    (tmp_path / "log.jsonl").write_text(f"{head}\n{line}\n")
+    with pytest.raises(InputError, match="must hold lines as a monitor writes them"):
+        monitor(tmp_path / "log.jsonl")
+
+
 def test_only_the_last_run_of_a_log_counts(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     trained(log, weight=1e-7)

@@ -11,6 +11,7 @@ from cases import convolution, mlp_classes
 from ops.curvature.dense import brute_hessian
 from torch import nn
 
+from mindgap.core.errors import NotFiniteError
 from mindgap.core.subject import Subject
 from mindgap.measures import (
     AdaptiveSharpness,
@@ -198,3 +199,18 @@ def test_fisher_rao_of_a_network_without_biases_is_the_closed_form() -> None:
     mean = (output.softmax(1) * output).sum(1, keepdim=True)
     variance = (output.softmax(1) * (output - mean).square()).sum(1).mean()
     assert result.terms["model"] ** 2 == pytest.approx(9 * float(variance))
+
+
+@pytest.mark.parametrize(("weight", "words"), [(torch.nan, "'0.weight'"), (1e38, "outputs")])
+def test_what_is_no_number_is_named(weight: float, words: str) -> None:
+    model = nn.Sequential(nn.Linear(90, 3), nn.Linear(3, 2))
+    nn.init.constant_(model[0].weight, weight)
+    data = torch.randn(8, 90), torch.arange(8) % 2
+    with pytest.raises(NotFiniteError, match=words):
+        LargestHessianEigenvalue()(Subject(model, "cross_entropy", data))
+
+
+def test_few_samples_may_be_of_one_class() -> None:
+    data = torch.randn(40, 2), torch.arange(40) // 39
+    subject = Subject(nn.Linear(2, 2), "cross_entropy", data)
+    assert HessianTrace(samples=2)(subject).status == "estimate"

@@ -157,6 +157,14 @@ def test_a_layer_that_is_called_twice_counts_twice() -> None:
     assert list(result.details["by_layer"]) == ["layer", "layer (2)"]
 
 
+def test_a_steep_prelu_counts_in_the_lipschitz_constant() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.PReLU(init=3.0), nn.Linear(2, 2))
+    subject = Subject(model, "mse", (torch.ones(1, 2), torch.ones(1, 2)))
+    norms = [torch.linalg.matrix_norm(model[k].weight.detach().double(), 2) for k in (0, 2)]
+    found = SpectralComplexity()(subject).terms["log_lipschitz"]
+    assert found == pytest.approx(math.log(3 * float(norms[0] * norms[1])))
+
+
 def test_what_has_no_norm_is_undefined() -> None:
     subject = mlp_classes(torch.double)
     unmoved = copy.copy(subject)

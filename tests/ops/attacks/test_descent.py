@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import nn
 
-from mindgap.core import InputError
+from mindgap.core import InputError, MindgapError
 from mindgap.ops.attacks.controls import random_noise, train_surrogate, transfer
 from mindgap.ops.attacks.descent import _are_zero, fgsm, iterative_target_class, pgd
 from mindgap.ops.attacks.minimal import minimal_norm
@@ -236,12 +236,47 @@ def test_transfer_needs_no_gradient_of_the_model() -> None:
         ({"low": 0.0, "high": 1.0}, "in the box"),
         ({"epsilon": torch.ones(3)}, "one per sample"),
         ({"low": 2.0, "high": 1.0}, "empty"),
+        ({"low": math.nan}, "low must be a number"),
+        ({"unit": math.nan}, "unit must be a number"),
+        ({"mask": torch.ones(5)}, r"mask must fit inputs of shape \(40, 6\)"),
+        ({"unit": torch.ones(40, 6, 1)}, "unit must fit"),
     ],
 )
 def test_wrong_threats_are_refused_in_one_sentence(change: dict[str, object], words: str) -> None:
     model, x = linear(), samples()
     with pytest.raises(InputError, match=words):
         fgsm(Victim.of(model), x, labels(model, x), Threat(**change))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"keep": "worst"}, "keep must be"),
+        ({"goal": torch.full((40,), 9)}, "one class from 0 to 1"),
+        ({"goal": torch.zeros(1).long()}, r"per sample \(40\), got 1"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_sentence(change: dict[str, object], words: str) -> None:
+    model, x = linear(), samples()
+    with pytest.raises(MindgapError, match=words):
+        pgd(Victim.of(model), x, labels(model, x), Threat(), **change)
+
+
+def test_a_mask_of_features_with_as_many_samples() -> None:
+    model, x = linear(), samples(6)
+    mask = torch.tensor([1, 0, 0, 1, 1, 0])
+    threat = Threat(epsilon=9.0, mask=mask)
+    found = minimal_norm(Victim.of(model), x, labels(model, x), threat)
+    few = threat.of(torch.tensor([0, 3]), x)
+    assert bool((found.points == x)[:, mask == 0].all())
+    assert few.mask is mask
+    assert len(Threat(mask=torch.ones(6, 1)).of(torch.tensor([0, 3]), x).mask) == 2
+
+
+def test_no_samples_are_refused() -> None:
+    with pytest.raises(InputError, match="at least one sample"):
+        fgsm(Victim.of(linear()), samples()[:0], torch.zeros(0).long(), Threat())
 
 
 def test_tokens_and_single_outputs_of_a_classifier_are_refused() -> None:

@@ -17,6 +17,7 @@ from mindgap.core.errors import InputError
 from mindgap.core.subject import Subject
 from mindgap.ops.curvature import products
 from mindgap.ops.curvature.flat_loss import FlatLoss
+from mindgap.ops.curvature.hessian_diagonal import exact
 from mindgap.ops.curvature.products import gauss_newton_products, hessian_products
 
 
@@ -124,6 +125,19 @@ class TestHessianProducts:
         found = whole(hessian_products(FlatLoss(subject)))
         assert torch.allclose(found, found.T, atol=1e-12)
         assert found.abs().max() > 1e-3
+
+    def test_a_transformer_has_them_for_many_weights_at_once(self) -> None:
+        layer = nn.TransformerEncoderLayer(4, 2, 4, batch_first=True)
+        model = nn.Sequential(layer, nn.Flatten(), nn.Linear(8, 2)).double()
+        x = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        flat = FlatLoss(Subject(model, "cross_entropy", (x, torch.tensor([0, 1, 0]))))
+        (batch,) = flat.batches()
+        points = flat.point.repeat(2, 1).requires_grad_()
+        model.eval()  # in which torch takes a fused kernel without derivatives
+        losses = torch.vmap(lambda point: flat.sum(point, batch))(points)
+        (slopes,) = torch.autograd.grad(losses.sum(), points)
+        assert torch.allclose(slopes[1] / flat.samples, flat.gradient(flat.point))
+        assert exact(flat, flat.point).isfinite().all()
 
     def test_a_linear_loss_has_none(self) -> None:
         model = nn.Linear(2, 1)

@@ -103,6 +103,11 @@ class TestTrace:
         assert {draw.products for draw in draws} == {30}
 
     @pytest.mark.usefixtures("_never_dense")
+    @pytest.mark.parametrize("products", [2, 3, 4])
+    def test_few_products_have_an_error_too(self, products: int) -> None:
+        assert trace(operator_of(decaying(300)), products).standard_error > 0
+
+    @pytest.mark.usefixtures("_never_dense")
     def test_the_range_of_the_matrix_pays(self) -> None:
         operator = operator_of(decaying(300))
         plain, better = (

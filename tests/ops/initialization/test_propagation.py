@@ -196,6 +196,11 @@ def test_table_growth_and_chart() -> None:
     assert [row.name for row in found.chart("backward").series] == ["measured", "predicted"]
 
 
+def test_one_sample_in_front_of_batch_normalization_is_refused() -> None:
+    with pytest.raises(InputError, match="must accept a batch of the data"):
+        propagation(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), torch.ones(1, 2))
+
+
 def test_a_model_without_weights_is_refused() -> None:
     with pytest.raises(InputError, match="layer with weights"):
         propagation(nn.ReLU(), torch.ones(2, 3))

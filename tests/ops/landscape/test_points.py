@@ -40,8 +40,17 @@ def frozen() -> nn.Module:
     return model
 
 
+def shared() -> nn.Module:
+    """One activation, one pool and one dense layer, each called twice."""
+    bend, pool, dense = nn.Tanh(), nn.MaxPool2d(2), nn.Linear(4, 4)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), bend, pool, nn.Conv2d(4, 4, 3), bend, pool, nn.Flatten(), dense, bend, dense
+    )  # fmt: skip
+
+
 CASES = {
     "lenet": (LeNet5, images()),
+    "layers called twice": (shared, images(size=10)),
     "average pool and tanh": (lambda: LeNet5(activation="tanh", pool="average"), images()),
     "first filters frozen": (frozen, images()),
     "odd size": (

@@ -40,6 +40,15 @@ def test_no_slope_in_the_ball_is_steeper(bend: type[nn.Module], norm: str) -> No
         assert float(slopes(model, inside)[0].max()) <= found.upper <= 1.02 * whole
 
 
+def test_a_leaky_relu_that_falls_below_zero() -> None:
+    model = nn.Sequential(nn.LeakyReLU(-1.0), nn.Linear(1, 1), nn.ReLU()).double()
+    with torch.no_grad():
+        model[1].weight.fill_(-1), model[1].bias.fill_(0.5)  # max(0, 0.5 − |x|)
+    point = torch.zeros(1, dtype=torch.double)
+    found = local_upper(read_levels(model, point), point, 1.0)
+    assert found.upper == pytest.approx(1, rel=1e-3)
+
+
 def test_a_small_ball_has_the_slope_of_its_center() -> None:
     model, point = net(nn.ReLU, 4, 10, 8, 3), torch.randn(4, dtype=torch.double)
     found = local_upper(read_levels(model, point), point, 1e-6)

@@ -49,6 +49,23 @@ def test_finds_what_a_fine_grid_finds() -> None:
     assert min(shares) >= 0.6
 
 
+def test_starts_outside_of_the_box_do_not_count() -> None:
+    class Steeper(nn.Module):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return inputs + 7 * torch.relu(inputs - 2)
+
+    starts = torch.tensor([[0.0], [0.5], [3.0]])
+    found = lipschitz_lower(Steeper(), starts, box=(0.0, 1.0), steps=5)
+    assert found.lower == pytest.approx(1)
+    assert 0 <= float(found.point) <= 1
+
+
+def test_without_a_second_derivative_the_starts_count() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Hardsigmoid(), nn.Linear(3, 2))
+    found = lipschitz_lower(model, torch.randn(9, 2))
+    assert found.lower == found.data > 0
+
+
 def test_steep_places_near_zero_are_found_from_samples_far_away() -> None:
     """All slopes add up only between the kinks at ±0.2; from there on, half of the units are off."""
     model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1)).double()

@@ -205,6 +205,14 @@ def test_a_softmax_is_cut_off_and_attention_is_refused_by_name() -> None:
     assert certified_upper(layer, torch.zeros(3, 4)).upper == math.inf
 
 
+def test_layers_called_twice_count_twice() -> None:
+    dense, norm = nn.Linear(3, 3, bias=False), nn.LayerNorm(3)
+    dense.weight.data.copy_(5 * torch.eye(3))
+    found = certified_upper(nn.Sequential(norm, dense, nn.ReLU(), dense, norm), torch.zeros(3))
+    assert found.method == "parts"
+    assert found.upper == pytest.approx(25 / norm.eps, rel=1e-6)
+
+
 def test_products_of_inputs_are_refused() -> None:
     class Square(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -40,6 +40,14 @@ class TestRescaling:
         images = torch.randn(5, 1, 6, 6).double()
         assert torch.allclose(model(images), rescaled(model, 100.0)(images), rtol=1e-9)
 
+    def test_layers_called_twice(self) -> None:
+        bend, dense = nn.Tanh(), nn.Linear(2, 2)
+        with pytest.raises(InputError, match="two layers with ReLU or pooling between them"):
+            rescaled(nn.Sequential(nn.Linear(2, 2), bend, nn.Linear(2, 2), bend, dense), 2.0)
+        relu = nn.ReLU()
+        with pytest.raises(InputError, match="two layers with ReLU or pooling between them"):
+            rescaled(nn.Sequential(nn.Linear(2, 2), relu, dense, relu, dense), 2.0)
+
     @pytest.mark.parametrize("between", [nn.Tanh(), nn.BatchNorm1d(4)])
     def test_refuses_what_does_not_commute(self, between: nn.Module) -> None:
         with pytest.raises(InputError, match="two layers with ReLU or pooling between them"):

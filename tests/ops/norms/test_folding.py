@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from mindgap.core import InputError
 from mindgap.nets import ResNet20
@@ -65,6 +66,12 @@ CASES = {
         {"1": "0", "2": "2"},
     ),
     "branch": (Branch(), (3,), {"norm": "norm"}),
+    "weight normalization": (
+        nn.Sequential(weight_norm(nn.Linear(3, 4)), nn.BatchNorm1d(4)),
+        (3,),
+        {"1": "0"},
+    ),
+    "spectral normalization, alone": (spectral_norm(nn.Conv2d(2, 3, 2)), (2, 4, 4), {}),
 }
 
 

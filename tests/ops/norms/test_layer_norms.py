@@ -191,6 +191,21 @@ def test_activations_are_no_steeper_than_said(layer: nn.Module) -> None:
     assert float(slopes.abs().max()) == pytest.approx(found.exact, rel=1e-3)
 
 
+def test_layers_with_parametrized_weights_are_layers() -> None:
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 3))
+    layer.parametrizations.weight.original0.data.fill_(2.0)
+    (found,) = layer_norms(nn.Sequential(layer), torch.zeros(1, 4))
+    norm = float(torch.linalg.matrix_norm(layer.weight.detach().double(), 2))
+    assert (found.name, found.exact) == ("0", pytest.approx(norm))
+
+
+def test_instance_normalization_with_statistics_divides_by_them() -> None:
+    layer = nn.InstanceNorm1d(2, affine=True, track_running_stats=True)
+    layer.running_var.fill_(4.0), layer.weight.data.fill_(3.0)
+    (found,) = layer_norms(layer, torch.zeros(1, 2, 5))
+    assert found.exact == pytest.approx(1.5, rel=1e-4)
+
+
 def test_attention_has_no_constant_and_others_say_what_they_are() -> None:
     net = nn.MultiheadAttention(4, 2, batch_first=True)
 

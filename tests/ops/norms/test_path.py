@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -41,6 +42,42 @@ def test_residual_sums_by_a_list_of_all_paths(power: float) -> None:
         expected.append(sum(float(0.5 * w.abs()) ** power for w in weights))
     found = log_path_norm(net, torch.zeros(2, 3), power).exp()
     assert found.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+class Deep(nn.Module):
+    """Residual layers whose paths overflow double precision, of several sizes next to each other."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(40))
+        self.norm, self.last, self.factor = nn.BatchNorm1d(3), nn.Linear(6, 2), factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        early = x
+        for layer in self.layers:
+            x = x + self.factor * torch.relu(layer(x))
+        return self.last(torch.cat([self.norm(x), early + 1], 1))
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_sums_beyond_double_precision(power: float) -> None:
+    """Logarithms are added by hand, layer by layer."""
+    torch.manual_seed(0)
+    net = Deep(1e12).double().eval()
+    net.norm.running_var.fill_(4.0 - net.norm.eps)
+
+    def through(layer: nn.Linear, logs: Tensor, plus: float) -> Tensor:
+        edges = power * torch.cat([layer.weight, layer.bias[:, None]], 1).detach().abs().log()
+        return (edges + torch.cat([logs, torch.zeros(1).double()])).logsumexp(1) + plus
+
+    logs = torch.zeros(3).double()
+    for layer in net.layers:
+        logs = torch.logaddexp(logs, through(layer, logs, power * math.log(net.factor)))
+    early = torch.full((3,), math.log(2)).double()
+    expected = through(net.last, torch.cat([logs - power * math.log(2), early]), 0.0)
+    found = log_path_norm(net, torch.zeros(1, 3), power)
+    assert float(found.max()) > 1000
+    assert torch.allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0])

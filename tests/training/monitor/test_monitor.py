@@ -334,9 +334,8 @@ def test_norms_that_stay_on_another_device_give_the_same_log(
 def test_a_line_with_numbers_that_json_lacks_is_read_back(tmp_path: Path) -> None:
     log = Log(tmp_path / "run.jsonl")
     log.write({"format": "mindgap monitor", "version": 1, "step": 0})
-    log.write({"losses": [1.5, math.inf, None], "layers": {"0": {"gradient": -math.inf}}})
+    layer = {"gradient": -math.inf, "weight": 1.0, "update": 0.5, "matrix": True}
+    line = {"first": 1, "losses": [1.5, math.inf, None], "layers": {"0": layer}}
+    log.write({"step": 3, "units": {}, **line})
     log.close()
-    assert lines_of(log.path)[1] == {
-        "losses": [1.5, math.inf, None],
-        "layers": {"0": {"gradient": -math.inf}},
-    }
+    assert lines_of(log.path)[1] == {"step": 3, "units": {}, **line}

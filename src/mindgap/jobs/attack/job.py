@@ -72,6 +72,7 @@ def attack(
     number("momentum", momentum)
     which: Which = "train" if subject.test is None else "test"
     scene = scene_of(subject, which, norm=norm, samples=samples, threat=threat, seed=seed)
+    subject.part(scene.places, which).outputs()  # refuses what is no number
     radii = _radii(scene, epsilons)
     how = Settings(steps, restarts, momentum, seed=seed, batch_size=subject.batch_size)
     with Progress(3, unit="stage", title="attack", shown=progress) as bar:

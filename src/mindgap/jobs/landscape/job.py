@@ -80,6 +80,7 @@ def landscape(
     integer("steps", steps)
     integer("seed", seed, 0)
     target = _subset(_subject(subject), which, integer("samples", samples), seed)
+    target.outputs()  # refuses what is no number
     flat = FlatLoss(target)
     if span is not None and not (math.isfinite(span) and span > 0):
         raise InputError(f"span must be a positive number, got {span}. Pass 1, for example.")
@@ -111,19 +112,12 @@ def _subject(given: Subject | Fitted) -> Subject:
 
 
 def _subset(subject: Subject, which: Which, samples: int, seed: int) -> Subject:
-    split = subject.split(which)
-    if len(split) > samples:
-        order = torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))
-        split = split.subset(order[:samples].sort().values)
-    return Subject(
-        subject.model,
-        subject.loss,
-        split,
-        task=subject.task,
-        name=subject.name,
-        batch_size=subject.batch_size,
-        check_determinism=False,
-    )
+    count = len(subject.split(which))
+    order = torch.arange(count)
+    if count > samples:
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+        order = order[:samples].sort().values
+    return subject.part(order, which)
 
 
 def _weights(subject: Subject, flat: FlatLoss) -> Tensor:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from mindgap.core import Estimate, Subject, option
 from mindgap.measures.norms.by_layer import ByLayer, log_of, over_margin, the_margin
+from mindgap.ops.norms.folding import LAYERS
 from mindgap.ops.norms.layer_norms import layer_norm
 from mindgap.ops.norms.network import (
     changes_of,
@@ -114,11 +115,6 @@ class SpectralComplexity(ByLayer):
 def slopes(subject: Subject) -> float:
     """Return the product of the Lipschitz constants of activations and pools that are layers."""
     kinds = ("activation", "max-pool", "average-pool")
-    found = (
-        layer_norm(seen) for seen in network_of(subject).calls if not _has_weights(seen.module)
-    )
+    calls = network_of(subject).calls
+    found = (layer_norm(seen) for seen in calls if not isinstance(seen.module, LAYERS))
     return math.prod(row.exact or row.upper for row in found if row.kind in kinds)
-
-
-def _has_weights(module: object) -> bool:
-    return hasattr(module, "weight")

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, evaluating, generator, implements, integer, number
+from mindgap.core import InputError, choice, evaluating, generator, implements, integer, number
 from mindgap.core.purity import preserved
 from mindgap.ops.attacks.threat import Ball, Threat
 from mindgap.ops.attacks.victim import Victim
@@ -180,17 +180,31 @@ def pgd(
     """
     integer("steps", steps)
     integer("restarts", restarts)
+    integer("batch_size", batch_size)
+    choice("keep", keep, ("best", "last"))
     number("momentum", momentum)
     share = min(1.0, SPREAD / steps) if step is None else number("step", step)
     inputs, targets = inputs.detach().to(victim.like), targets.to(victim.like.device)
     ball, draws = threat.around(inputs), generator(seed) if random_start else None
-    aim = _Aim(targets, None if goal is None else goal.to(targets.device))
+    goal = None if goal is None else _checked_goal(goal.to(targets.device), victim, inputs)
+    aim = _Aim(targets, goal)
     with preserved(victim.model, weights=False), evaluating(victim.model):
         plan = _Plan(victim.checked(inputs, targets), steps, share, momentum, keep)
         # Slices are views: the batches are not copied.
         spans = [slice(k, k + batch_size) for k in range(0, max(1, len(inputs)), batch_size)]
         parts = [_restarted(plan, ball[span], aim[span], restarts, draws) for span in spans]
     return _joined(parts)
+
+
+def _checked_goal(goal: Tensor, victim: Victim, inputs: Tensor) -> Tensor:
+    classes = victim.answers(inputs[:1], 1).shape[-1]
+    if goal.shape != inputs.shape[:1] or not bool(((goal >= 0) & (goal < classes)).all()):
+        raise InputError(
+            f"goal must hold one class from 0 to {classes - 1} per sample ({len(inputs)}), got "
+            f"{len(goal) if goal.ndim else 'a single'} of {int(goal.min())} to {int(goal.max())}. "
+            "Pass as many as there are samples."
+        )
+    return goal
 
 
 @dataclasses.dataclass(frozen=True)

@@ -121,7 +121,7 @@ class _Problem:
         if not len(rows):
             return found
         inputs, targets = self.inputs[rows], self.targets[rows]
-        near = self.threat.of(rows, len(self.inputs)).at(radii[rows])
+        near = self.threat.of(rows, self.inputs).at(radii[rows])
         # From random points: at a number that equals its target the gradient is zero.
         attacked = pgd(
             self.victim, inputs, targets, near, steps=self.steps, batch_size=self.batch_size

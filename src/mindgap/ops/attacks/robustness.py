@@ -174,7 +174,7 @@ def _on_the_rest(
         scene,
         inputs=scene.inputs[rows],
         targets=scene.targets[rows],
-        threat=scene.threat.of(rows, len(scene.inputs)),
+        threat=scene.threat.of(rows, scene.inputs),
     )
     some = attacked(part, epsilon, how, objective)
     # Scores of another objective cannot be compared, so that the loss is computed there.

@@ -83,8 +83,8 @@ def attackable(subject: Subject, which: Which, places: Tensor) -> Tensor:
     if isinstance(inputs, dict) or len(parts) != 1 or not parts[0].is_floating_point():
         told = ", ".join(f"{tuple(part.shape)} {part.dtype}" for part in parts)
         raise InputError(
-            f"An attack must have one input of real numbers per sample, got {told}. Convert images "
-            "as in images.float() / 255; for tokens attack a model that takes their embeddings."
+            f"The model must take one input of real numbers per sample, got {told}. Convert images "
+            "as in images.float() / 255; for tokens choose a model that takes their embeddings."
         )
     return parts[0]
 

@@ -51,6 +51,9 @@ class Threat:
             raise InputError(
                 f"epsilon must be at least 0, got {float(radius.min()):g}. Enlarge it."
             )
+        for name in ("low", "high", "unit"):
+            if bool(torch.as_tensor(getattr(self, name)).isnan().any()):
+                raise InputError(f"{name} must be a number, got NaN. Pass sizes of features.")
         if bool((torch.as_tensor(self.unit) < 0).any()):
             raise InputError("unit must be at least 0, got a negative number. Pass sizes.")
 
@@ -58,12 +61,17 @@ class Threat:
         """Return the same threat with another radius."""
         return dataclasses.replace(self, epsilon=epsilon)
 
-    def of(self, rows: Tensor, count: int) -> Self:
-        """Return the threat to some of ``count`` samples: its mask may have one row per sample."""
+    def of(self, rows: Tensor, inputs: Tensor) -> Self:
+        """Return the threat to some of the samples: its mask may have one row per sample.
+
+        Args:
+            rows: Places of the samples.
+            inputs: All samples.
+        """
         radius = torch.as_tensor(self.epsilon)
         epsilon = radius[rows.to(radius.device)] if radius.ndim else self.epsilon
         mask = self.mask
-        if mask is not None and len(mask) == count > 1:
+        if mask is not None and mask.ndim == inputs.ndim and len(mask) == len(inputs):
             mask = mask[rows.to(mask.device)]
         return dataclasses.replace(self, epsilon=epsilon, mask=mask)
 
@@ -73,6 +81,8 @@ class Threat:
         Args:
             inputs: One sample per row, of real numbers.
         """
+        if not len(inputs):
+            raise InputError("An attack must have at least one sample, got none. Pass more data.")
         if not inputs.is_floating_point():
             raise InputError(
                 f"An attack must have inputs of real numbers, got {inputs.dtype}. Convert them as "
@@ -83,9 +93,12 @@ class Threat:
             torch.as_tensor(value, dtype=torch.float64).to(one)
             for value in (self.low, self.high, self.unit)
         )
+        mask = torch.ones(()) if self.mask is None else torch.as_tensor(self.mask)
+        for name, value in (("low", low), ("high", high), ("unit", unit), ("mask", mask)):
+            _check_shape(name, value, inputs)
         _check_box(inputs, low, high)
         if self.mask is not None:
-            unit = unit * torch.as_tensor(self.mask).to(one)
+            unit = unit * mask.to(one)
         return Ball(self.norm, inputs, _column(self.epsilon, inputs), low, high, unit)
 
 
@@ -100,11 +113,18 @@ def _column(epsilon: float | Tensor, inputs: Tensor) -> Tensor:
     return radius.expand(len(inputs)).reshape(-1, *[1] * (inputs.ndim - 1))
 
 
+def _check_shape(name: str, value: Tensor, inputs: Tensor) -> None:
+    pairs = zip(reversed(value.shape), reversed(inputs.shape), strict=False)
+    if value.ndim > inputs.ndim or any(own not in (1, size) for own, size in pairs):
+        raise InputError(
+            f"{name} must fit inputs of shape {tuple(inputs.shape)}, got the shape "
+            f"{tuple(value.shape)}. Pass one number, or one per feature."
+        )
+
+
 def _check_box(inputs: Tensor, low: Tensor, high: Tensor) -> None:
     if bool((low > high).any()):
         raise InputError("low must be at most high, got a box that is empty. Swap the two.")
-    if not inputs.numel():
-        return
     slack = SLACK * torch.where(torch.isfinite(high - low), high - low, torch.ones_like(high - low))
     bottom, top = low - slack, high + slack
     # The extremes suffice where the box is the same for all features, and take one pass.

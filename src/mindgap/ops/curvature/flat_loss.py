@@ -1,14 +1,25 @@
 """The mean loss as a function of one flat vector of weights; the model stays untouched."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mindgap.core import Batch, InputError, Inputs, Subject, Which, call, evaluating, typed
+from mindgap.core import (
+    Batch,
+    InputError,
+    Inputs,
+    Subject,
+    Which,
+    call,
+    evaluating,
+    typed,
+    with_weights,
+)
 
 
 class FlatLoss:
@@ -64,9 +75,10 @@ class FlatLoss:
         """Compute the model's outputs with these weights."""
 
         def answer(*given: Tensor, **named: Tensor) -> Any:
-            return functional_call(self.model, self.weights(point), given, named)
+            return with_weights(self.model, self.weights(point), given, named)
 
-        return call(cast("nn.Module", answer), inputs, point)
+        with _plain_attention():
+            return call(cast("nn.Module", answer), inputs, point)
 
     def losses(self, point: Tensor, batch: Batch) -> Tensor:
         """Compute one loss per sample."""
@@ -110,6 +122,18 @@ class FlatLoss:
             return torch.zeros_like(directions)
         (found,) = torch.autograd.grad(gradient, at, directions, is_grads_batched=True)
         return found
+
+
+@contextlib.contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Let attention take a way that has second derivatives; fused kernels have one or none."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def chosen(weights: Mapping[str, Tensor], only: Sequence[str] = ()) -> dict[str, Tensor]:

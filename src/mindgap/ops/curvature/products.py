@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mindgap.core import Batch, InputError, Subject, evaluating, implements, integer
 from mindgap.ops.curvature.flat_loss import FlatLoss
@@ -236,13 +235,12 @@ def _pulled_with_graph(values: Tensor, at: Tensor, row: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def differentiating(flat: FlatLoss) -> Iterator[None]:
-    """Run the model in evaluation mode, with gradients and with attention that has second ones.
+    """Run the model in evaluation mode, with gradients.
 
     Args:
         flat: Its model is switched.
     """
-    # The fused kernels of attention have a first derivative only.
-    with evaluating(flat.model), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+    with evaluating(flat.model), torch.enable_grad():
         yield
 
 

@@ -279,8 +279,9 @@ def trace(
     if known is not None:
         basis, inner = known.space, known.diagonal
     elif method == "hutch++":
-        basis = _orthonormal(matrix(_signs(products // 3, matrix.size, source)), basis)
-        inner, spent = (basis * matrix(basis)).sum(0), 2 * (products // 3)
+        third = min(products // 3, (products - 2) // 2)  # two draws at least tell the error
+        basis = _orthonormal(matrix(_signs(third, matrix.size, source)), basis)
+        inner, spent = (basis * matrix(basis)).sum(0), 2 * third
     rows = _signs(products - spent, matrix.size, source)
     rows = rows - (rows @ basis.T) @ basis
     outer = rows * matrix(rows)

@@ -1,7 +1,6 @@
 """Give a copy of a network new initial weights, so that variance stays constant."""
 
 import collections
-import copy
 import dataclasses
 import functools
 import math
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from mindgap.core import Inputs, implements, validated
+from mindgap.core import Inputs, copied, implements, validated
 from mindgap.core.purity import preserved, seeded
 from mindgap.ops.initialization.following import Following, Seen
 from mindgap.ops.initialization.propagation import as_in_training, followed
@@ -76,7 +75,7 @@ def reinitialized(
     >>> fresh is net, bool(fresh[0].bias.any())
     (False, False)
     """
-    how, fresh = Scheme(scheme, fan, gain), copy.deepcopy(model)
+    how, fresh = Scheme(scheme, fan, gain), copied(model)
     source = torch.Generator().manual_seed(seed)
     with seeded(seed):
         kept = list(_reset_others(fresh, how, source))

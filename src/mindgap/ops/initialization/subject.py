@@ -1,11 +1,10 @@
 """A subject before training: its network, its second moments, and what measures say of it."""
 
-import copy
 from collections.abc import Iterator
 
 from torch import nn
 
-from mindgap.core import Batch, Subject, Undefined, Which
+from mindgap.core import Batch, Subject, Undefined, Which, copied
 from mindgap.ops.evidence.passes import operations, some_places
 from mindgap.ops.initialization.propagation import Propagation, propagation
 
@@ -47,7 +46,7 @@ def propagation_of(subject: Subject, which: str = "final") -> Propagation:
 def initial_model(subject: Subject) -> nn.Module | None:
     """Return the network with its weights from before training, or None if they are unknown."""
     if subject.initial is not None:
-        model = copy.deepcopy(subject.model)
+        model = copied(subject.model)
         model.load_state_dict(subject.initial)
         return model
     return None if subject.recipe is None else subject.recipe.build(subject.seed)

@@ -5,15 +5,14 @@ line or plane it is a sum of maps that are computed once for all points. A maxim
 a rising activation instead of after it. Maxima of 2 × 2 windows are taken by pairs.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from mindgap.core import Inputs, call
+from mindgap.core import Inputs, call, copied, with_weights
+from mindgap.ops.models.sequence import in_sequence
 
 _RISING = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid, nn.Softplus)
 _SHAPES = (nn.Flatten, nn.Identity)
@@ -36,7 +35,7 @@ class Moving:
         center: Tensor,
         directions: Tensor,
     ) -> None:
-        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self.model = copied(model).eval().requires_grad_(False)
         self.center, self.directions = center, directions
         self.vector = center.clone()
         parts = _parts(self.vector, shapes)
@@ -92,7 +91,7 @@ class Moving:
             name: p if place == 0 else torch.zeros_like(p) for name, p in layer.named_parameters()
         }
         given = {name: weights.get(own[name], frozen[name]) for name in own}
-        found: Tensor = functional_call(layer, given, (images,))
+        found: Tensor = with_weights(layer, given, (images,), {})
         # A pool behind it takes maxima over windows, which are quick if their corners are apart.
         behind = self.layers[self._front] if self._front < len(self.layers) else None
         return behind.apart(found) if isinstance(behind, _PairMaxima) else found
@@ -130,17 +129,11 @@ def _chain(model: nn.Module) -> list[nn.Module]:
     """The layers of nested sequences, rearranged; any other module is one layer."""
     if any(layer._forward_hooks or layer._forward_pre_hooks for layer in model.modules()):
         return [model]
-    layers = _flat(model)
+    layers = in_sequence(model)
     for place, (here, behind) in enumerate(pairwise(list(layers))):
         if type(here) in _RISING and type(behind) is nn.MaxPool2d and _slope(here) >= 0:
             layers[place : place + 2] = [behind, here]
     return [_PairMaxima() if _pairs_up(layer) else layer for layer in layers]
-
-
-def _flat(module: nn.Module) -> list[nn.Module]:
-    if type(module).forward is not nn.Sequential.forward:
-        return [module]
-    return [layer for child in module.children() for layer in _flat(child)]
 
 
 def _slope(layer: nn.Module) -> float:

@@ -1,11 +1,9 @@
 """Two minima: the straight line between them, and a bent path along which the loss stays low."""
 
-import copy
 import dataclasses
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from mindgap.core import (
@@ -13,10 +11,12 @@ from mindgap.core import (
     InputError,
     Progress,
     call,
+    copied,
     implements,
     integer,
     number,
     same_environment,
+    with_weights,
 )
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.landscape.points import BatchNorm, losses_at
@@ -177,7 +177,7 @@ def _same_kind(flat: FlatLoss, other: Tensor) -> Tensor:
 
 def _training_copy(model: nn.Module, batch_norm: BatchNorm) -> nn.Module:
     """A copy in evaluation mode, but for batch normalization that follows the batch."""
-    own = copy.deepcopy(model).eval()
+    own = copied(model).eval()
     for layer in own.modules():
         if isinstance(layer, _BatchNorm) and batch_norm == "recomputed":
             layer.train()
@@ -186,7 +186,7 @@ def _training_copy(model: nn.Module, batch_norm: BatchNorm) -> nn.Module:
 
 def _mean_loss(flat: FlatLoss, model: nn.Module, point: Tensor, batch: Batch) -> Tensor:
     def answer(*given: Tensor, **named: Tensor) -> object:
-        return functional_call(model, flat.weights(point), given, named)
+        return with_weights(model, flat.weights(point), given, named)
 
     outputs = call(answer, batch.inputs, point)  # type: ignore[arg-type]
     return flat.subject.loss(outputs, batch.target).mean()

@@ -183,14 +183,7 @@ def _sum(flat: FlatLoss, outputs: Tensor, target: Tensor) -> float:
 
 def _moving(flat: FlatLoss, center: Tensor, directions: Tensor) -> Moving:
     shapes = {name: weight.shape for name, weight in flat.named.items()}
-    try:
-        return Moving(flat.model, shapes, center, directions)
-    except RuntimeError as error:
-        raise InputError(
-            "A landscape needs a model that can be copied, got one that cannot "
-            f"({' '.join(str(error).split())[:120]}). Replace hooks such as "
-            "torch.nn.utils.weight_norm by torch.nn.utils.parametrizations."
-        ) from error
+    return Moving(flat.model, shapes, center, directions)
 
 
 def _chunk(flat: FlatLoss) -> int:

@@ -157,7 +157,9 @@ def _ends(
     for piece in level.pieces:
         if piece.node is None or piece.node.name in _MONOTONE:
             own = piece.bend(torch.stack([bottom, top])[:, piece.place])
-            low[piece.place], high[piece.place] = own[0], own[1]
+            rises = level.low[piece.place] >= 0  # a leaky ReLU may fall below zero
+            low[piece.place] = torch.where(rises, own[0], low[piece.place])
+            high[piece.place] = torch.where(rises, own[1], high[piece.place])
     return low, high
 
 

@@ -5,7 +5,6 @@ zero and plain ascent does not move. The search therefore climbs on a smoothed n
 every ReLU is a softplus that grows sharper from step to step, and reports slopes of the real one.
 """
 
-import copy
 import dataclasses
 import re
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from mindgap.core import InputError, evaluating, implements
+from mindgap.core import InputError, copied, evaluating, implements
 
 STEPS, STARTS = 150, 16
 _SHARP = (3.0, 200.0)  # of the softplus, in units of what enters it, at the first and the last step
@@ -66,7 +65,8 @@ def lipschitz_lower(
     box, and without for all inputs.
 
     Assumes: A model that is differentiable at the places that are found, as is the case with
-    probability one after a random shift by 1e-9 of the inputs' size.
+    probability one after a random shift by 1e-9 of the inputs' size. Where torch has no second
+    derivative of an activation, the steepest start is returned.
 
     Args:
         model: Any module that takes one tensor; it is not changed.
@@ -87,20 +87,22 @@ def lipschitz_lower(
             f"inputs must be at least one sample of real numbers, got {len(inputs)} of "
             f"{inputs.dtype}. Pass some of the data."
         )
-    private = copy.deepcopy(model).cpu().double().requires_grad_(False)
+    private = copied(model).cpu().double().requires_grad_(False)
     # Fused attention has no second derivative.
     with evaluating(private), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-        return _search(private, _distinct(inputs), steps, starts, box)
+        return _search(private, _distinct(inputs, box), steps, starts, box)
 
 
-def _distinct(inputs: Tensor) -> Tensor:
+def _distinct(inputs: Tensor, box: Any) -> Tensor:
     """Return every sample once, in an order of their own, moved a little off any kink."""
-    rows = inputs.detach().cpu().double()
+    rows = _inside(inputs.detach().cpu().double(), box)
     flat = rows.flatten(1).unique(dim=0)
     noise = torch.randn(flat.shape[1], generator=torch.Generator().manual_seed(0)).double()
-    size = flat.square().mean().sqrt().clamp_min(1e-12)
-    moved: Tensor = flat + 1e-9 * size * noise
-    return moved.view(-1, *rows.shape[1:])
+    shift = 1e-9 * flat.square().mean().sqrt().clamp_min(1e-12) * noise
+    shape = -1, *rows.shape[1:]
+    moved, back = ((flat + sign * shift).view(shape) for sign in (1, -1))
+    # What would leave the box moves the other way.
+    return torch.where(_inside(moved, box) == moved, moved, _inside(back, box))
 
 
 def _search(model: nn.Module, inputs: Tensor, steps: int, starts: int, box: Any) -> Lower:
@@ -110,7 +112,12 @@ def _search(model: nn.Module, inputs: Tensor, steps: int, starts: int, box: Any)
     for step in range(steps):
         share = step / max(1, steps - 1)
         sharp, reach = (_between(ends, share) for ends in (_SHARP, _REACH))
-        points, sides = _climbed(model, points, sides, sharp, reach * sizes.clamp_min(1e-12))
+        try:
+            points, sides = _climbed(model, points, sides, sharp, reach * sizes.clamp_min(1e-12))
+        except RuntimeError as error:
+            if "is not implemented" not in str(error):
+                raise
+            break
         points = _inside(points, box)
         if step % _EVERY == _EVERY - 1 or step == steps - 1:
             values, _ = slopes(model, points)
@@ -219,7 +226,7 @@ def slopes_of(model: nn.Module, inputs: Tensor) -> Tensor:
     >>> slopes_of(nn.Linear(1, 1), torch.zeros(3, 1)).shape
     torch.Size([3])
     """
-    private = copy.deepcopy(model).cpu().double().requires_grad_(False)
+    private = copied(model).cpu().double().requires_grad_(False)
     with evaluating(private), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         return slopes(private, inputs.detach().cpu().double())[0]
 

@@ -1,6 +1,5 @@
 """What a model does to its input, function by function, ready to be called on other inputs."""
 
-import copy
 import dataclasses
 import re
 from collections.abc import Callable
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from mindgap.core import evaluating
+from mindgap.core import copied, evaluating
 from mindgap.ops.lipschitz.slopes import KNOWN, slope_range
 
 # Linear in what depends on the input, as long as that is one argument.
@@ -118,7 +117,7 @@ def traced(model: nn.Module, sample: Tensor) -> Trace:
     >>> [node.name for node in trace.nodes]
     ['input', 'linear', 'relu']
     """
-    private = copy.deepcopy(model).cpu().double().requires_grad_(False)
+    private = copied(model).cpu().double().requires_grad_(False)
     given = sample.detach().cpu().double()[None].clone()
     mode = _Notes(given)
     with evaluating(private), mode:

@@ -1,6 +1,5 @@
 """A certified upper bound for any model: tight where that is possible, otherwise by parts or the product."""
 
-import copy
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -9,12 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, Subject, evaluating, implements
+from mindgap.core import InputError, Subject, copied, evaluating, implements
 from mindgap.ops.attacks.scene import attackable
 from mindgap.ops.lipschitz.certificate import Infeasible
 from mindgap.ops.lipschitz.levels import read_levels
 from mindgap.ops.lipschitz.tight import STEPS, Tight, tight_upper
 from mindgap.ops.lipschitz.trace import NotCovered
+from mindgap.ops.models.sequence import in_sequence
 from mindgap.ops.norms.composed import lipschitz_upper
 
 Method = Literal["tight", "parts", "product"]
@@ -101,7 +101,7 @@ def certified_upper(
         return _best(tight, product.upper)
     except (NotCovered, Infeasible) as error:
         reason = str(error)
-    layers = _flat(model)
+    layers = in_sequence(model)
     if len(layers) > 1:
         with_parts = _by_parts(layers, sample, search, product.upper, reason)
         if with_parts.upper <= product.upper:
@@ -142,16 +142,10 @@ def _tight(layers: Sequence[nn.Module], sample: Tensor, search: _Search) -> Tigh
     return tight_upper(read_levels(model, sample), **dataclasses.asdict(search))
 
 
-def _flat(module: nn.Module) -> list[nn.Module]:
-    if type(module).forward is not nn.Sequential.forward:
-        return [module]
-    return [layer for child in module.children() for layer in _flat(child)]
-
-
 def _by_parts(
     layers: Sequence[nn.Module], sample: Tensor, search: _Search, product: float, reason: str
 ) -> Upper:
-    private = [copy.deepcopy(layer).cpu().double() for layer in layers]
+    private = [copied(layer).cpu().double() for layer in layers]
     samples = [sample.detach().cpu().double()]
     for layer in private:
         with evaluating(layer):

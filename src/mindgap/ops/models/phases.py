@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, evaluating
+from mindgap.core import InputError, evaluating, with_weights
 from mindgap.ops.models.gates import recorded, replayed
 
 _NORMALIZERS = nn.modules.batchnorm._BatchNorm
@@ -91,11 +91,7 @@ class Gated:
     def gates(self, *args: Any, **kwargs: Any) -> list[Tensor]:
         """Return the gates of phase 1 on a batch, in evaluation mode."""
         with evaluating(self.model), self.released():
-            _, gates = recorded(
-                lambda: torch.func.functional_call(
-                    self.model, self.first(), args, kwargs, tie_weights=False
-                )
-            )
+            _, gates = recorded(lambda: with_weights(self.model, self.first(), args, kwargs))
         return gates
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

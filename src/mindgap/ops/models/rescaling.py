@@ -1,12 +1,14 @@
 """Dinh's rescaling of ReLU networks: different weights, the same function."""
 
 import copy
+from collections import Counter
 from itertools import pairwise
 
 import torch
 from torch import nn
 
 from mindgap.core import InputError, implements, integer
+from mindgap.ops.models.sequence import in_sequence, is_sequence
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 HOMOGENEOUS = (
@@ -58,36 +60,24 @@ def rescaled(model: nn.Module, factor: float, *, layer: int = 0) -> nn.Module:
 
 def _rescalable(model: nn.Module) -> list[tuple[nn.Module, nn.Module]]:
     """Find consecutive layers with only positively homogeneous modules between them."""
-    found = []
-    for chain in _chains(model):
+    found, chains = [], _chains(model)
+    # A weight that is used elsewhere too would be rescaled there as well.
+    uses = Counter(id(part.weight) for row in chains for part in row if isinstance(part, LAYERS))
+    for chain in chains:
         layers = [number for number, module in enumerate(chain) if isinstance(module, LAYERS)]
         for left, right in pairwise(layers):
             between = chain[left + 1 : right]
-            tied = chain[left].weight is chain[right].weight
-            if not tied and all(isinstance(module, HOMOGENEOUS) for module in between):
+            alone = uses[id(chain[left].weight)] == uses[id(chain[right].weight)] == 1
+            if alone and all(isinstance(module, HOMOGENEOUS) for module in between):
                 found.append((chain[left], chain[right]))
     return found
 
 
 def _chains(model: nn.Module) -> list[list[nn.Module]]:
     """Find modules that are called one after the other; only nn.Sequential promises that."""
-    if _plain(model):
-        return _sequences(_opened(model))
+    if is_sequence(model):
+        return _sequences(in_sequence(model))
     return [chain for child in model.children() for chain in _chains(child)]
-
-
-def _plain(model: nn.Module) -> bool:
-    """Check for an nn.Sequential with its own forward, which a subclass may have changed."""
-    return isinstance(model, nn.Sequential) and type(model).forward is nn.Sequential.forward
-
-
-def _opened(model: nn.Module) -> list[nn.Module]:
-    """List the members; a member that is a chain itself is replaced by its members."""
-    return [
-        part
-        for child in model.children()
-        for part in (_opened(child) if _plain(child) else [child])
-    ]
 
 
 def _sequences(chain: list[nn.Module]) -> list[list[nn.Module]]:

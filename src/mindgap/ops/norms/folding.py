@@ -1,6 +1,5 @@
 """Batch normalization folded into the layer before it, and checked: the function stays the same."""
 
-import copy
 import dataclasses
 from collections import Counter
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils import parametrize
 
-from mindgap.core import InputError, Inputs, call, evaluating, implements, mapped
+from mindgap.core import InputError, Inputs, call, copied, evaluating, implements, mapped
 from mindgap.ops.norms.watch import Call, as_inputs, watched
 from mindgap.ops.norms.weighted import CONVOLUTIONS, TRANSPOSED
 
@@ -55,12 +55,12 @@ def folded(model: nn.Module, inputs: Tensor | Inputs) -> Folded:
     {'1': '0'}
     """
     given = mapped(as_inputs(inputs), as_double)
-    original = copy.deepcopy(model).cpu().double().eval()
+    original = _plain(copied(model).cpu().double().eval())
     calls, before = watched(original, given)
     pairs = _pairs(calls)
     # A layer whose output is also read elsewhere must keep it; then nothing is folded.
     for chosen in (pairs, {}):
-        other = copy.deepcopy(original)
+        other = copied(original)
         into = _folded_in_place(other, calls, chosen)
         with evaluating(other):
             after = call(other, given, torch.empty(0, dtype=torch.double))
@@ -71,6 +71,27 @@ def folded(model: nn.Module, inputs: Tensor | Inputs) -> Folded:
         "Batch normalization must be a layer that can be replaced by a linear one, got a model whose "
         f"outputs then change by {change:.2g} of the largest. Choose a measure without norms."
     )
+
+
+@torch.no_grad()
+def _plain(model: nn.Module) -> nn.Module:
+    """Give parametrized layers, as those of weight normalization, the weights that they use."""
+    found = dict[nn.Module, nn.Module]()
+    for name, layer in list(model.named_modules(remove_duplicate=False)):
+        if not parametrize.is_parametrized(layer):
+            continue
+        # Removing them would change the class, which the copy shares with the user's layer.
+        base: Any = type(layer).__bases__[0]
+        plain = found.setdefault(layer, base.__new__(base))
+        plain.__dict__.update(layer.__dict__)
+        own = layer.parametrizations
+        weights = {key: nn.Parameter(getattr(layer, key)) for key in own}
+        plain._parameters = {**layer._parameters, **weights}
+        plain._modules = {k: v for k, v in layer._modules.items() if v is not own}
+        if not name:
+            return plain
+        _replace(model, name, plain)
+    return model
 
 
 def as_double(value: Tensor) -> Tensor:

@@ -149,6 +149,8 @@ def _layer_norm(seen: Call) -> LayerNorm:
 
 def _group_norm(seen: Call) -> LayerNorm:
     module, places = _module(seen), math.prod(seen.shape[1:])
+    if getattr(module, "running_var", None) is not None:  # instance normalization with statistics
+        return _batch_norm(seen)
     scale = _scale(module, torch.ones(seen.shape[0], dtype=torch.double))
     groups = scale.view(getattr(module, "num_groups", len(scale)), -1)
     # With two places or more, a change of zero mean fits into the channel of the largest scale.

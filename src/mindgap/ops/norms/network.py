@@ -1,13 +1,12 @@
 """The layers of a subject's network whose norms count, with batch normalization folded."""
 
-import copy
 import dataclasses
 import math
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, Inputs, Subject, Undefined, mapped, values
+from mindgap.core import InputError, Inputs, Subject, Undefined, copied, mapped, values
 from mindgap.ops.norms.folding import LAYERS, as_double, folded
 from mindgap.ops.norms.singular import TOLERANCE, Singular
 from mindgap.ops.norms.watch import Call, as_inputs, watched
@@ -59,7 +58,7 @@ def _read(subject: Subject, which: str) -> Network:
     model = subject.model
     if which == "initial":
         assert subject.initial is not None
-        model = copy.deepcopy(model)
+        model = copied(model)
         model.load_state_dict(subject.initial)
     inputs = subject.train.take(torch.arange(min(4, len(subject.train)))).inputs
     try:

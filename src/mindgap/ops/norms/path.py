@@ -1,10 +1,11 @@
 """Path norms of any network of linear maps, ReLU and pooling, residual sums included.
 
 The network runs once, on ones, with every weight replaced by its p-th power without sign. What
-arrives at an output then is the sum over all paths to it of the products of these powers.
+arrives at an output then is the sum over all paths to it of the products of these powers. Sums that
+would overflow are divided by their largest, whose logarithm is kept beside them.
 """
 
-import copy
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from mindgap.core import InputError, Inputs, call, evaluating, implements, mapped
+from mindgap.core import InputError, Inputs, call, copied, evaluating, implements, mapped
 from mindgap.ops.norms.watch import as_inputs
 
 # They pass values on, sort them or ask for their shape; gates of ReLU are open for what is positive.
@@ -27,6 +28,7 @@ _ALIASES = {
     **{f"{way}{name}": name for way in ("i", "r") for name in ("add", "sub", "mul")},
     **dict.fromkeys(("idiv", "truediv", "itruediv"), "div"),
 }
+LARGEST = 1e100  # sums beyond are divided by their largest
 _LINEAR = frozenset(
     ["linear", *(f"conv{end}{d}d" for d in (1, 2, 3) for end in ("", "_transpose"))]
 )
@@ -55,7 +57,7 @@ def log_path_norm(model: nn.Module, inputs: Tensor | Inputs, power: float = 2.0)
     >>> log_path_norm(net, torch.zeros(1, 2), 1.0).exp().round()  # 6 paths of weight 4
     tensor([24.], dtype=torch.float64)
     """
-    own = copy.deepcopy(model).cpu().double()
+    own = copied(model).cpu().double()
     ones = mapped(as_inputs(inputs), _ones)
     mode = _Paths(power)
     with evaluating(own), mode:
@@ -64,10 +66,9 @@ def log_path_norm(model: nn.Module, inputs: Tensor | Inputs, power: float = 2.0)
         output = call(own, ones, torch.empty(0, dtype=torch.double))
     if not bool(torch.isfinite(output).all()):
         raise InputError(
-            "The sums over paths must be finite in double precision, got an overflow. Choose "
-            "another measure, or scale the weights down."
+            "The weights must be finite numbers, got NaN or infinity on a path. Train the model again."
         )
-    return output[0].flatten().log()
+    return output[0].flatten().log() + mode.scale(output)
 
 
 def _ones(value: Tensor) -> Tensor:
@@ -86,22 +87,52 @@ class _Paths(TorchFunctionMode):
         self.power = power
         self.kept: dict[int, Tensor] = {}  # sums; kept, so that no other tensor gets their id
         self.biased: dict[int, tuple[Tensor, Tensor]] = {}  # without bias, and the signed bias
+        self.scales: dict[int, float] = {}  # logarithms of what sums were divided by
+        self.shrink = 1.0  # what is added to the sums of the present call is divided as they are
 
-    def known(self, value: Any) -> Any:
-        """Note that a tensor holds sums over paths."""
+    def known(self, value: Any, scale: float = 0.0) -> Any:
+        """Note that a tensor holds sums over paths, divided by the exponential of a scale."""
         for each in value if isinstance(value, tuple | list) else (value,):
             if isinstance(each, Tensor):
-                self.kept[id(each)] = each
+                self.kept[id(each)], self.scales[id(each)] = each, scale
         return value
+
+    def scale(self, value: Any) -> float:
+        """Return the logarithm of what sums were divided by."""
+        return self.scales.get(id(value), 0.0)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given, name = kwargs or {}, getattr(func, "__name__", "")
-        if not any(self._is_sum(value) for value in _flat((*args, *given.values()))):
+        sums = [value for value in _flat((*args, *given.values())) if self._is_sum(value)]
+        if not sums:
             return func(*args, **given)
-        found = self._through(func, name.strip("_"), args, given)
+        scale = max(self.scale(value) for value in sums)
+        self.shrink = math.exp(-scale)
+        like = tuple(self._aligned(value, scale) for value in args)
+        named = {key: self._aligned(value, scale) for key, value in given.items()}
+        found = self._through(func, name.strip("_"), like, named)
         # Whoever works in place may read the answer from the input.
-        in_place = name.endswith("_") and not name.endswith("__")
-        return args[0].copy_(found) if in_place else self.known(found)
+        if name.endswith("_") and not name.endswith("__"):
+            return self.known(args[0].copy_(found), scale)
+        largest = float(found.max()) if isinstance(found, Tensor) and found.numel() else 1.0
+        if not LARGEST < largest < math.inf:
+            return self.known(found, scale)
+        if id(found) in self.biased:
+            plain, bias = self.biased.pop(id(found))
+            found = found / largest
+            self.biased[id(found)] = plain / largest, bias
+        else:
+            found = found / largest
+        return self.known(found, scale + math.log(largest))
+
+    def _aligned(self, value: Any, scale: float) -> Any:
+        """Bring the sums among some values, also in lists, to one scale."""
+        if isinstance(value, tuple | list) and not isinstance(value, torch.Size):
+            return type(value)(self._aligned(each, scale) for each in value)
+        own = self.scale(value)
+        if not self._is_sum(value) or own == scale:
+            return value
+        return self.known(value * math.exp(own - scale), scale)
 
     def _through(self, func: Any, name: str, args: Any, given: Mapping[str, Any]) -> Any:
         if _CAST.fullmatch(name):
@@ -131,7 +162,7 @@ class _Paths(TorchFunctionMode):
         if bias is None:
             return found
         shape = (-1, *[1] * (found.ndim - 2)) if func is not nn.functional.linear else (-1,)
-        total: Tensor = found + self._edge(bias).view(shape)
+        total: Tensor = found + self.shrink * self._edge(bias).view(shape)
         self.known(total)
         self.biased[id(total)] = found, bias
         return total
@@ -157,11 +188,12 @@ class _Paths(TorchFunctionMode):
         plain, before = self.biased.get(id(sums), (sums, torch.zeros_like(mean)))
         shift = scale * (before - mean) + (0.0 if bias is None else bias)
         shape = (-1, *[1] * (sums.ndim - 2))
-        found: Tensor = plain * self._edge(scale).view(shape) + self._edge(shift).view(shape)
+        added = self.shrink * self._edge(shift).view(shape)
+        found: Tensor = plain * self._edge(scale).view(shape) + added
         return found
 
     def _add(self, one: Any, other: Any, *, alpha: float = 1) -> Tensor:
-        left, right = (v if self._is_sum(v) else self._edge(v) for v in (one, other))
+        left, right = (v if self._is_sum(v) else self.shrink * self._edge(v) for v in (one, other))
         found: Tensor = left + right * abs(alpha) ** self.power
         return found
 
@@ -208,7 +240,7 @@ class _Paths(TorchFunctionMode):
 
     def _pad(self, sums: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
         if mode == "constant":
-            return nn.functional.pad(sums, pad, mode, self._edge(value or 0.0))
+            return nn.functional.pad(sums, pad, mode, self.shrink * self._edge(value or 0.0))
         return nn.functional.pad(sums, pad, mode)
 
     def _max_pool1d(self, sums: Tensor, *args: Any, **named: Any) -> Tensor:

@@ -64,7 +64,7 @@ def watched(model: nn.Module, inputs: Tensor | Inputs) -> tuple[list[Call], Tens
     handles = [
         module.register_forward_hook(note, with_kwargs=True)
         for module in model.modules()
-        if isinstance(module, WHOLE) or not list(module.children())
+        if isinstance(module, WHOLE) or _is_layer(module, names[module])
     ]
     try:
         with evaluating(model):
@@ -73,6 +73,12 @@ def watched(model: nn.Module, inputs: Tensor | Inputs) -> tuple[list[Call], Tens
         for handle in handles:
             handle.remove()
     return calls, output
+
+
+def _is_layer(module: nn.Module, name: str) -> bool:
+    """Tell whether a module holds no others but those that make up its weights."""
+    inside = "parametrizations" in name.split(".")
+    return not inside and all(name == "parametrizations" for name, _ in module.named_children())
 
 
 def as_inputs(inputs: Tensor | Inputs) -> Inputs:

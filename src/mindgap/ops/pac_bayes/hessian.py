@@ -9,7 +9,6 @@ falls to the floor. Its third derivative is a third central moment of a variable
 :math:`\sqrt2`, which gives a Lipschitz constant of the Hessian.
 """
 
-import copy
 import dataclasses
 import math
 from typing import Any
@@ -22,6 +21,7 @@ from mindgap.core import (
     InputError,
     Loss,
     Subject,
+    copied,
     evaluating,
     generator,
     implements,
@@ -292,7 +292,7 @@ def curvature(subject: Subject, weights: Tensor, floor: float) -> Curvature:
         weights: Where to compute, as one vector.
         floor: Probability at which the cross entropy is cut off.
     """
-    model = copy.deepcopy(subject.model).double().requires_grad_(requires_grad=True)
+    model = copied(subject.model).double().requires_grad_(requires_grad=True)
     bounded = Loss(
         "bounded cross entropy",
         subject.task,

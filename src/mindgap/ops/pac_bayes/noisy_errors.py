@@ -6,7 +6,6 @@ from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from mindgap.core import (
     InputError,
@@ -20,6 +19,7 @@ from mindgap.core import (
     generator,
     integer,
     typed,
+    with_weights,
 )
 from mindgap.ops.models.parameters import vmap_or_loop
 
@@ -122,7 +122,7 @@ def noisy_outputs(model: nn.Module, weights: dict[str, Tensor], inputs: Inputs) 
 
 
 def _outputs(model: nn.Module, inputs: Inputs, weights: dict[str, Tensor]) -> Tensor:
-    noisy = lambda *given, **named: functional_call(model, weights, given, named)  # noqa: E731
+    noisy = lambda *given, **named: with_weights(model, weights, given, named)  # noqa: E731
     return call(cast("nn.Module", noisy), inputs, next(iter(model.parameters())))
 
 

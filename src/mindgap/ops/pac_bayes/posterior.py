@@ -13,15 +13,13 @@ plus ln(200) per tensor, so the best scale may be chosen after the data were see
 """
 
 import abc
-import copy
 import math
 from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from mindgap.core import InputError, Inputs, call, choice, generator, number
+from mindgap.core import InputError, Inputs, call, choice, copied, generator, number, with_weights
 
 Kind = Literal["gaussian", "uniform"]
 INSIDE = 1 - 1e-6  # of the way to the edge of the prior's box: rounding must not leave it
@@ -54,7 +52,7 @@ class StochasticModel(nn.Module, abc.ABC):
                 f"A stochastic classifier needs trained weights and a scale above 0, got {what}. "
                 "Pass another one."
             )
-        self.network = copy.deepcopy(model).eval().requires_grad_(False)
+        self.network = copied(model).eval().requires_grad_(False)
         self.shapes = {name: p.shape for name, p in chosen.items()}
         self.register_buffer("center", torch.cat([p.detach().flatten() for p in chosen.values()]))
         self.shift = nn.Parameter(torch.zeros_like(self.center))
@@ -70,11 +68,11 @@ class StochasticModel(nn.Module, abc.ABC):
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Compute the outputs under a new draw of all weights from ``self.generator``."""
-        return functional_call(self.network, self.draw(self.generator), inputs, named)
+        return with_weights(self.network, self.draw(self.generator), inputs, named)
 
     def outputs(self, weights: dict[str, Tensor], inputs: Inputs) -> Tensor:
         """Compute the outputs under these weights."""
-        held = lambda *given, **named: functional_call(self.network, weights, given, named)  # noqa: E731
+        held = lambda *given, **named: with_weights(self.network, weights, given, named)  # noqa: E731
         return call(cast("nn.Module", held), inputs, self.center)
 
     def mean_outputs(self, inputs: Inputs) -> Tensor:

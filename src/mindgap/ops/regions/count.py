@@ -1,12 +1,11 @@
 """Exact numbers of linear regions on a segment and on a part of a plane."""
 
-import copy
 import dataclasses
 
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import Heatmap, InputError, Line, Points, Series, implements, integer
+from mindgap.core import Heatmap, InputError, Line, Points, Series, copied, implements, integer
 from mindgap.ops.regions.cells import Intervals, Polygons
 from mindgap.ops.regions.tracing import run
 
@@ -203,7 +202,7 @@ def regions_on_slice(
 
 
 def _double(model: nn.Module) -> nn.Module:
-    return copy.deepcopy(model).cpu().double().eval()
+    return copied(model).cpu().double().eval()
 
 
 def _rows(*points: Tensor) -> Tensor:

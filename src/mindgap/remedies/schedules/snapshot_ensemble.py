@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, Remedy, Stack, StackState, TrainingState, option
+from mindgap.core import InputError, Remedy, Stack, StackState, TrainingState, option, with_weights
 
 _KEPT, _COUNT = "snapshot_", "snapshots"  # names of buffers
 Average = Literal["auto", "outputs", "probabilities"]
@@ -181,9 +181,7 @@ class _Averaged:
         try:
             for number in range(1, count + 1):
                 kept = {name: self.model.get_buffer(_kept(number, name)) for name in self.names}
-                outputs.append(
-                    torch.func.functional_call(self.model, kept, args, kwargs, tie_weights=False)
-                )
+                outputs.append(with_weights(self.model, kept, args, kwargs))
         finally:
             self._released = False
         return self._mean(torch.stack(outputs))

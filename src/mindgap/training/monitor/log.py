@@ -91,7 +91,53 @@ def lines_of(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
             f"{shown(str(target))} must be the log of a monitor, got a file that does not begin like one. Pass "
             "the path that was given to Monitor(log=…)."
         )
+    wrong = next((line for line in lines if not _is_whole(line)), None)
+    if wrong is not None:
+        raise InputError(
+            f"{shown(str(target))} must hold lines as a monitor writes them, got another one, "
+            f"{shown(json.dumps(plain(wrong))[:80])}. Remove it, or train again."
+        )
     return lines
+
+
+_NUMBER = (int, float)
+_LAYER = {
+    **dict.fromkeys(("gradient", "weight", "update"), _NUMBER),
+    **dict.fromkeys(("activation?", "backward?"), (*_NUMBER, type(None))),
+    "matrix": bool,
+    "time?": {"steps": int, "rate": (*_NUMBER, type(None)), "reach": _NUMBER, "growth": _NUMBER},
+}
+_UNITS = {"function": str, "units": int, "dead?": _NUMBER, "saturated?": _NUMBER}
+_COURSE = [(*_NUMBER, type(None))]
+_LINE = {
+    **dict.fromkeys(("step?", "every?", "first?"), int),
+    **dict.fromkeys(("losses?", "gradient?"), _COURSE),
+    "layers?": {"*": _LAYER},
+    "units?": {"*": _UNITS},
+    "trouble?": {"step": int, "what": str, "skipped": bool, "gradients?": [str]},
+}
+
+
+def _is_whole(line: dict[str, Any]) -> bool:
+    """Tell whether a line has what its kind needs."""
+    needed = {"first"} if line.get("losses") or line.get("gradient") else set()
+    needed |= {"step", "units"} if line.get("layers") else set()
+    return needed <= line.keys() and _fits(line, _LINE)
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    """Compare a value with its types; ``?`` ends a key that may be absent, ``*`` is any key."""
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(each, shape[0]) for each in value)
+    if not isinstance(shape, dict):
+        return isinstance(value, shape)
+    if not isinstance(value, dict):
+        return False
+    if "*" in shape:
+        return all(_fits(each, shape["*"]) for each in value.values())
+    missing = [key for key in shape if not key.endswith("?") and key not in value]
+    known = {key.rstrip("?"): kind for key, kind in shape.items()}
+    return not missing and all(_fits(value[key], known[key]) for key in value if key in known)
 
 
 def _parsed(line: str) -> dict[str, Any] | None:

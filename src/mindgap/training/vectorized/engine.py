@@ -5,7 +5,7 @@ import abc
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import Inputs, call, evaluating
+from mindgap.core import Inputs, call, evaluating, with_weights
 from mindgap.training.vectorized.batches import Orders
 from mindgap.training.vectorized.parameters import Store, load
 from mindgap.training.vectorized.problem import Problem
@@ -83,4 +83,4 @@ class Weighted(nn.Module):
 
     def forward(self, *args: object, **kwargs: object) -> object:
         model, state = self.__dict__["parts"]
-        return torch.func.functional_call(model, state, args, kwargs)
+        return with_weights(model, state, args, kwargs)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mindgap.ops.models.sequence import is_sequence
 from mindgap.training.vectorized.problem import Unsupported
 
 aten: Any = torch.ops.aten
@@ -195,10 +196,12 @@ def layers_of(model: nn.Module) -> list[Named]:
 
 def _walk(prefix: str, module: nn.Module) -> list[Named]:
     before = _layers_before(module)
-    if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
+    if is_sequence(module):
+        # Not named_children(), which name a layer once that is called in several places.
         return [
             leaf
-            for name, child in module.named_children()
+            for name, child in module._modules.items()
+            if child is not None
             for leaf in _walk(f"{prefix}{name}.", child)
         ]
     if any(True for _ in module.children()):
