@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 from mindgap.core import Finding, Recipe, Subject
 from mindgap.diagnoses import InputShift
+from mindgap.ops.evidence.turned import turned
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
+from mindgap.training.fitted import Fitted
 
 
 def quick(kind: str, task: str = "classification", seed: int = 0) -> Recipe:
@@ -118,3 +120,53 @@ def test_a_small_shift_of_all_samples_is_told_by_what_putting_it_back_gains() ->
     unused = look(x + torch.tensor([0, 0.4, 0, 0]), y)
     assert unused.severity == "note"
     assert unused.sentences[0].endswith("the shift hardly matters to this model.")
+
+
+@pytest.fixture(scope="module")
+def plain() -> Fitted:
+    return fit(quick("image"), evaluate_every=0)
+
+
+UNDONE = {
+    "mirrored left to right": lambda x: x.flip(3),
+    "transposed": lambda x: x.transpose(2, 3),
+    "turned to the left": lambda x: x.rot90(1, (2, 3)),
+    "turned to the right": lambda x: x.rot90(-1, (2, 3)),
+}
+
+
+@pytest.mark.parametrize("words", UNDONE)
+def test_turned_images_are_told(words: str, plain: Fitted) -> None:
+    inputs, targets = plain.recipe.test
+    test = (UNDONE[words](inputs), targets)
+    finding = InputShift()(Subject(plain.model, "cross_entropy", plain.recipe.train, test))
+    assert f"The test images are {words}" in finding.sentences[0]
+    scope = {"test_inputs": test[0]}
+    exec(finding.advice[0].code, scope)
+    assert torch.equal(scope["test_inputs"], inputs)
+
+
+def test_noise_is_no_turn(plain: Fitted) -> None:
+    inputs, targets = plain.recipe.test
+    noise = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(0))
+    subject = Subject(
+        plain.model, "cross_entropy", plain.recipe.train, (inputs + 0.6 * noise, targets)
+    )
+    assert turned(subject) is None
+    assert turned(plain.subject()) is None
+
+
+def test_colors_in_reverse_order() -> None:
+    random = torch.Generator().manual_seed(0)
+    y = torch.arange(600) % 2
+    x = torch.rand(600, 3, 4, 4, generator=random)
+    x[:, 0] += y.view(-1, 1, 1)
+    x[:, 2] += 1 - y.view(-1, 1, 1)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
+    with torch.no_grad():
+        net[1].weight.zero_()[1, :16] = 1
+        net[1].weight[0, 32:] = 1
+    train, test = (x[:300], y[:300]), (x[300:].flip(1), y[300:])
+    found = turned(Subject(net, "cross_entropy", train, test))
+    assert found is not None
+    assert found.words == "of colors in reverse order"
