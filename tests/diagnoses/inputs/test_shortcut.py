@@ -149,6 +149,11 @@ def test_noise_on_test_inputs_is_a_shift_and_no_shortcut() -> None:
     assert InputShift()(subject).severity == "wrong"
 
 
+def test_inverted_test_images_are_no_shortcut() -> None:
+    """Half of them inverted: no pixel says anything on average, not even those at the border."""
+    assert Shortcut()(InputShift.plant(healthy_recipe("image", seed=900), 900)) is None
+
+
 def test_words_chart_and_code() -> None:
     finding = Shortcut()(Shortcut.plant(quick("table")))
     assert finding.sentence == (

@@ -61,7 +61,7 @@ def lost_relation(subject: Subject) -> Lost | None:
         return None
     values = [_with_means(split)[some] for split, some in zip(splits, kept, strict=True)]
     first, second = zip(values, goals, strict=True)
-    own, other = explained(*first), explained(*second, like=first)
+    own, other, plain = explained(*first), explained(*second, like=first), explained(*second)
     losses = torch.where(other < KEPT * own + 0.01, own - other, torch.zeros_like(own))
     losses = torch.where(_spread_out(values[0]), losses, torch.zeros_like(own))
     worst, width = int(losses.argmax()), splits[0].values.shape[1]
@@ -70,12 +70,11 @@ def lost_relation(subject: Subject) -> Lost | None:
         return None
     if worst >= width:  # what the pixels say apart from the mean of their channel
         flat = [_centered(split)[some] for split, some in zip(splits, kept, strict=True)]
-        first, second = zip(flat, goals, strict=True)
-        rest = [explained(*first), explained(*second, like=first)]
+        rest = [explained(*side) for side in zip(flat, goals, strict=True)]
         single = True
         suspects = torch.zeros(width, dtype=torch.bool)
     else:
-        rest = [own[:width], other[:width]]
+        rest = [own[:width], plain[:width]]
         suspects = losses[:width] > 0.5 * loss
         single = _alike(values[0][:, :width][:, suspects])
     if not _others_keep(rest[0], rest[1], suspects, single):
@@ -142,7 +141,7 @@ def _alike(values: Tensor) -> bool:
 def _others_keep(own: Tensor, other: Tensor, suspects: Tensor, single: bool) -> bool:
     """Tell whether inputs that are no suspects keep what they say about the target.
 
-    Wrong test targets take it from all of them. Where only suspects say anything, they must be
+    Wrong test targets, and inverted images, take it from all of them. Where only suspects say anything, they must be
     one quantity: several that lost all they say mean wrong test targets, too.
     """
     rest = ~suspects & (own > INFORMATIVE)
