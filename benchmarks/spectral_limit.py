@@ -59,6 +59,7 @@ def chosen(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], float | No
             "source": source,
             "limit": limit,
             **{key: _mean(rows, source, limit, key) for key in ("accuracy", "under_attack")},
+            **_cost(rows, source, limit),
             "seeds": len({row["seed"] for row in rows}),
         }
         for source in SOURCES
@@ -71,6 +72,19 @@ def chosen(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], float | No
         if all(known[source, limit] >= known[source, 0.0] - ALLOWED for source in SOURCES)
     ]
     return means, min(allowed, default=None)
+
+
+def _cost(rows: list[dict[str, Any]], source: str, limit: float) -> dict[str, float]:
+    """What the limit costs in accuracy, seed by seed, with its standard error."""
+    found = {
+        (row["limit"], row["seed"]): row["accuracy"] for row in rows if row["source"] == source
+    }
+    seeds = {row["seed"] for row in rows}
+    costs = [found[0.0, seed] - found[limit, seed] for seed in seeds]
+    return {
+        "cost": statistics.mean(costs),
+        "standard_error": statistics.stdev(costs) / len(costs) ** 0.5 if len(costs) > 1 else 0.0,
+    }
 
 
 def _mean(rows: list[dict[str, Any]], source: str, limit: float, key: str) -> float:
@@ -89,7 +103,7 @@ def kept(path: str | None) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="write the figures to this file")
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=6000)
     parser.add_argument("--kept", help="file of finished trainings, which are not made twice")
     parser.add_argument("--most", type=int, default=1000, help="trainings to make now")
@@ -110,6 +124,7 @@ def main() -> None:
     for row in means:
         print(
             f"{row['source']:20} {row['limit']:4g}  {row['accuracy']:.3f}  {row['under_attack']:.3f}"
+            f"  {100 * row['cost']:.2f} ± {100 * row['standard_error']:.2f} points"
         )
     print("chosen:", limit)
     if arguments.json:

@@ -47,7 +47,7 @@ class SpectralNormalization(Remedy):
     cost = 1.3
 
     # Chosen on validation data: see benchmarks/spectral_limit.py.
-    limit: float = option(4.0, help="largest operator norm c of a layer; 0 is off", low=0)
+    limit: float = option(6.0, help="largest operator norm c of a layer; 0 is off", low=0)
     iterations: int = option(1, help="power iterations per step and layer", low=1)
 
     def backward(self, state: TrainingState, closure: Callable[[], Tensor]) -> Tensor:
