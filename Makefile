@@ -18,6 +18,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+# One thread: the networks are small, and two that wait for each other on a busy machine take minutes.
+demo: export OMP_NUM_THREADS ?= 1
 demo: $(INSTALLED)  ## train on the embedded digits, then race remedies; write two pages
 	$(BIN)/mindgap train --data digits --report mindgap-report.html
 	$(BIN)/mindgap improve --report mindgap-improve.html
