@@ -18,7 +18,7 @@ from mindgap.core.errors import InputError, MindgapError
 from mindgap.core.split import as_split
 from mindgap.nets import MLP
 from mindgap.ops.pac_bayes.bounds import catoni, mixture, monte_carlo, small_kl
-from mindgap.ops.pac_bayes.per_sample_draws import expected_losses
+from mindgap.ops.pac_bayes.per_sample_draws import Drawn, expected_losses
 from mindgap.ops.pac_bayes.posterior import stochastic_model
 from mindgap.training.certify.material import JoinedSplit
 from mindgap.training.certify.modes import answer_of, judged
@@ -167,9 +167,11 @@ class TestNumbers:
     def test_the_scale_of_a_learned_prior_is_chosen_on_its_own_data(self) -> None:
         inputs, labels = blobs(300)
         order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
-        other = labels.clone()
-        other[order[210:]] = 1 - other[order[210:]]  # all bound labels
-        one, two = (certify(recipe_of((inputs, y)), seed=0, **QUICK) for y in (labels, other))
+        far = inputs.clone()
+        far[order[210:]] *= torch.tensor(
+            [100.0, -100.0]
+        )  # all bound samples, which bear more noise
+        one, two = (certify(recipe_of((x, labels)), seed=0, **QUICK) for x in (inputs, far))
         assert one.scale == two.scale
         assert one.chosen == "chosen on the prior's own data"
         assert not one.paid
@@ -215,6 +217,19 @@ class TestNumbers:
         assert one.error < 0.1 < 0.9 < two.error
         assert one.inverse_temperature == two.inverse_temperature
         assert certify(recipe_of(blobs(100)), prior="initial", **QUICK).inverse_temperature is None
+
+    def test_pilot_bound_and_test_data_have_draws_of_their_own(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seeds = []
+
+        def noted(*given: Any, seed: int, **settings: Any) -> Drawn:
+            seeds.append(seed)
+            return expected_losses(*given, seed=seed, **settings)
+
+        monkeypatch.setattr("mindgap.training.certify.settings.expected_losses", noted)
+        certify(recipe_of(blobs(100), test=blobs(50, seed=1)), **{**QUICK, "draws": None})
+        assert len(set(seeds)) == len(seeds) == 3
 
     def test_a_pilot_decides_the_draws_and_does_not_enter(self) -> None:
         quick = {**QUICK, "draws": None}
