@@ -35,6 +35,11 @@ NUMBERS: dict[str, Any] = {
             "the majority class on 11.0 %)",
         ),
         (
+            {"mode": "held-out", "error": 0.9, "error_limit": 0.9, "bound": 0.95},
+            "valid, vacuous (the network errs on 90.0 % of the bound data, the majority class on "
+            "90.0 %)",
+        ),
+        (
             {"bound": 1.0, "kl": 1234.0},
             "valid, vacuous (the KL of 1,234 nats is too much for 100 samples)",
         ),

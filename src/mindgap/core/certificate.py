@@ -24,6 +24,11 @@ PREDICTORS = {
     "held-out": ", by this one network with its weights as they are",
     "progressive": ", if a model of the stream is drawn for every answer",
 }
+_JUDGED = {
+    "pac-bayes": "the stochastic classifier",
+    "held-out": "the network",
+    "progressive": "the stream of models",
+}
 _FORMER_NAMES = {"guess": "baseline"}  # of fields, in certificates that were saved before
 
 
@@ -146,13 +151,13 @@ class Certificate:
         return f"valid, vacuous ({self._why_vacuous()})"
 
     def _why_vacuous(self) -> str:
-        if self.mode != "pac-bayes":
-            return f"{self.samples:,} bound samples are too few for an error of {100 * self.error:.1f} %"
         if self.error_limit >= self.baseline:
             return (
-                f"the stochastic classifier errs on {100 * self.error:.1f} % of the bound data, "
+                f"{_JUDGED[self.mode]} errs on {100 * self.error:.1f} % of the bound data, "
                 f"the majority class on {100 * self.baseline:.1f} %"
             )
+        if self.mode != "pac-bayes":
+            return f"{self.samples:,} bound samples are too few for an error of {100 * self.error:.1f} %"
         return f"the KL of {self.kl:,.0f} nats is too much for {self.samples:,} samples"
 
     @property

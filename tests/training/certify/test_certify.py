@@ -392,6 +392,14 @@ class TestRefusals:
         with pytest.raises(InputError, match="from 0 to 1"):
             certify(recipe_of((inputs, labels * 2)), prior="initial", **QUICK)
 
+    def test_a_model_that_cannot_judge_the_held_out_data(self) -> None:
+        subject, held_out = subject_of(blobs(100)), blobs(50, seed=1)
+        with pytest.raises(InputError, match="must accept a batch of the data"):
+            certify(subject, held_out=blobs(50, seed=1, features=3), **QUICK)
+        subject.model.weight.data[0, 0] = torch.nan
+        with pytest.raises(MindgapError, match="weights must be finite numbers, got 1 of 4"):
+            certify(subject, held_out=held_out, mode="held-out")
+
 
 class TestVerdicts:
     def test_vacuous_says_why(self) -> None:
