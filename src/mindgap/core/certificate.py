@@ -24,6 +24,7 @@ PREDICTORS = {
     "held-out": ", by this one network with its weights as they are",
     "progressive": ", if a model of the stream is drawn for every answer",
 }
+PAID = {"tried": "the priors that were tried", "scales": "the choice of the prior's scales"}
 _JUDGED = {
     "pac-bayes": "the stochastic classifier",
     "held-out": "the network",
@@ -153,7 +154,7 @@ class Certificate:
     def _why_vacuous(self) -> str:
         if self.error_limit >= self.baseline:
             return (
-                f"{_JUDGED[self.mode]} errs on {100 * self.error:.1f} % of the bound data, "
+                f"{_JUDGED[self.mode]} errs on up to {_up(self.error_limit)} of the bound data, "
                 f"the majority class on {100 * self.baseline:.1f} %"
             )
         if self.mode != "pac-bayes":
@@ -198,7 +199,10 @@ class Certificate:
                 f"  KL            {self.kl:,.1f} nats, {self.posterior} posterior from the "
                 f"{self.prior} prior"
             )
-        lines += [f"  paid          {nats:.1f} nats for {name}" for name, nats in self.paid.items()]
+        lines += [
+            f"  paid          {nats:.1f} nats for {PAID.get(name, name)}"
+            for name, nats in self.paid.items()
+        ]
         if self.prior_error is not None and self.prior_bound is not None:
             lines.append(
                 f"  prior alone   {100 * self.prior_error:.2f} %  (held-out bound {_up(self.prior_bound)}, "

@@ -203,7 +203,7 @@ class TestNumbers:
         assert ten.bound == pytest.approx(mixture(ten.error_limit, paid, ten.samples, 0.04))
         assert one.paid == {}
         assert ten.paid == {"tried": pytest.approx(2.302585)}
-        assert "2.3 nats for tried" in str(ten)
+        assert "2.3 nats for the priors that were tried" in str(ten)
         assert ten.prior_bound == binomial_tail_inverse(
             round(ten.prior_error * ten.samples), ten.samples, 0.005
         )
