@@ -31,8 +31,13 @@ NUMBERS: dict[str, Any] = {
         ({"broken": "answers depend on others"}, "not valid (answers depend on others)"),
         (
             {"baseline": 0.11},
-            "valid, vacuous (the stochastic classifier errs on 10.0 % of the bound data, "
+            "valid, vacuous (the stochastic classifier errs on up to 12 % of the bound data, "
             "the majority class on 11.0 %)",
+        ),
+        (
+            {"mode": "held-out", "error": 0.9, "error_limit": 0.9, "bound": 0.95},
+            "valid, vacuous (the network errs on up to 90 % of the bound data, the majority class on "
+            "90.0 %)",
         ),
         (
             {"bound": 1.0, "kl": 1234.0},

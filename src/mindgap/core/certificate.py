@@ -24,6 +24,12 @@ PREDICTORS = {
     "held-out": ", by this one network with its weights as they are",
     "progressive": ", if a model of the stream is drawn for every answer",
 }
+PAID = {"tried": "the priors that were tried", "scales": "the choice of the prior's scales"}
+_JUDGED = {
+    "pac-bayes": "the stochastic classifier",
+    "held-out": "the network",
+    "progressive": "the stream of models",
+}
 _FORMER_NAMES = {"guess": "baseline"}  # of fields, in certificates that were saved before
 
 
@@ -146,13 +152,13 @@ class Certificate:
         return f"valid, vacuous ({self._why_vacuous()})"
 
     def _why_vacuous(self) -> str:
-        if self.mode != "pac-bayes":
-            return f"{self.samples:,} bound samples are too few for an error of {100 * self.error:.1f} %"
         if self.error_limit >= self.baseline:
             return (
-                f"the stochastic classifier errs on {100 * self.error:.1f} % of the bound data, "
+                f"{_JUDGED[self.mode]} errs on up to {_up(self.error_limit)} of the bound data, "
                 f"the majority class on {100 * self.baseline:.1f} %"
             )
+        if self.mode != "pac-bayes":
+            return f"{self.samples:,} bound samples are too few for an error of {100 * self.error:.1f} %"
         return f"the KL of {self.kl:,.0f} nats is too much for {self.samples:,} samples"
 
     @property
@@ -193,7 +199,10 @@ class Certificate:
                 f"  KL            {self.kl:,.1f} nats, {self.posterior} posterior from the "
                 f"{self.prior} prior"
             )
-        lines += [f"  paid          {nats:.1f} nats for {name}" for name, nats in self.paid.items()]
+        lines += [
+            f"  paid          {nats:.1f} nats for {PAID.get(name, name)}"
+            for name, nats in self.paid.items()
+        ]
         if self.prior_error is not None and self.prior_bound is not None:
             lines.append(
                 f"  prior alone   {100 * self.prior_error:.2f} %  (held-out bound {_up(self.prior_bound)}, "

@@ -88,7 +88,7 @@ def test_modes_in_words_json_and_page(
     options = ["--mode", mode, "--tried", "10", "-q", "--report", str(page)]
     assert main(["certify", f"{own}:make_recipe", *options]) == 0
     assert "mode for one fixed model" in (out := capsys.readouterr().out) or "stream" in out
-    assert "2.3 nats for tried" in out
+    assert "2.3 nats for the priors that were tried" in out
     text = page.read_text(encoding="utf-8").replace(library(), "")
     assert words in text
     assert "draw new weights for every answer" not in text.lower()

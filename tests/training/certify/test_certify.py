@@ -18,7 +18,7 @@ from mindgap.core.errors import InputError, MindgapError
 from mindgap.core.split import as_split
 from mindgap.nets import MLP
 from mindgap.ops.pac_bayes.bounds import catoni, mixture, monte_carlo, small_kl
-from mindgap.ops.pac_bayes.per_sample_draws import expected_losses
+from mindgap.ops.pac_bayes.per_sample_draws import Drawn, expected_losses
 from mindgap.ops.pac_bayes.posterior import stochastic_model
 from mindgap.training.certify.material import JoinedSplit
 from mindgap.training.certify.modes import answer_of, judged
@@ -167,9 +167,11 @@ class TestNumbers:
     def test_the_scale_of_a_learned_prior_is_chosen_on_its_own_data(self) -> None:
         inputs, labels = blobs(300)
         order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
-        other = labels.clone()
-        other[order[210:]] = 1 - other[order[210:]]  # all bound labels
-        one, two = (certify(recipe_of((inputs, y)), seed=0, **QUICK) for y in (labels, other))
+        far = inputs.clone()
+        far[order[210:]] *= torch.tensor(
+            [100.0, -100.0]
+        )  # all bound samples, which bear more noise
+        one, two = (certify(recipe_of((x, labels)), seed=0, **QUICK) for x in (inputs, far))
         assert one.scale == two.scale
         assert one.chosen == "chosen on the prior's own data"
         assert not one.paid
@@ -201,7 +203,7 @@ class TestNumbers:
         assert ten.bound == pytest.approx(mixture(ten.error_limit, paid, ten.samples, 0.04))
         assert one.paid == {}
         assert ten.paid == {"tried": pytest.approx(2.302585)}
-        assert "2.3 nats for tried" in str(ten)
+        assert "2.3 nats for the priors that were tried" in str(ten)
         assert ten.prior_bound == binomial_tail_inverse(
             round(ten.prior_error * ten.samples), ten.samples, 0.005
         )
@@ -215,6 +217,19 @@ class TestNumbers:
         assert one.error < 0.1 < 0.9 < two.error
         assert one.inverse_temperature == two.inverse_temperature
         assert certify(recipe_of(blobs(100)), prior="initial", **QUICK).inverse_temperature is None
+
+    def test_pilot_bound_and_test_data_have_draws_of_their_own(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seeds = []
+
+        def noted(*given: Any, seed: int, **settings: Any) -> Drawn:
+            seeds.append(seed)
+            return expected_losses(*given, seed=seed, **settings)
+
+        monkeypatch.setattr("mindgap.training.certify.settings.expected_losses", noted)
+        certify(recipe_of(blobs(100), test=blobs(50, seed=1)), **{**QUICK, "draws": None})
+        assert len(set(seeds)) == len(seeds) == 3
 
     def test_a_pilot_decides_the_draws_and_does_not_enter(self) -> None:
         quick = {**QUICK, "draws": None}
@@ -376,6 +391,14 @@ class TestRefusals:
         inputs, labels = blobs(100)
         with pytest.raises(InputError, match="from 0 to 1"):
             certify(recipe_of((inputs, labels * 2)), prior="initial", **QUICK)
+
+    def test_a_model_that_cannot_judge_the_held_out_data(self) -> None:
+        subject, held_out = subject_of(blobs(100)), blobs(50, seed=1)
+        with pytest.raises(InputError, match="must accept a batch of the data"):
+            certify(subject, held_out=blobs(50, seed=1, features=3), **QUICK)
+        subject.model.weight.data[0, 0] = torch.nan
+        with pytest.raises(MindgapError, match="weights must be finite numbers, got 1 of 4"):
+            certify(subject, held_out=held_out, mode="held-out")
 
 
 class TestVerdicts:

@@ -80,6 +80,11 @@ def test_progressive_judges_each_block_by_a_model_of_what_came_before() -> None:
     assert found.bound == catoni(
         wrong / 200, 0.0, 200, 0.05, inverse_temperature=found.inverse_temperature
     )
+    turned = labels.clone()
+    turned[order[200:]] = 1 - turned[order[200:]]  # λ may not depend on what the stream shows
+    other = certify(recipe_of(400, train=(inputs, turned)), mode="progressive", blocks=4, seed=3)
+    assert other.inverse_temperature == found.inverse_temperature
+    assert other.error > 0.5 > found.error
     mean = sum(error(model, blobs(500, seed=9)) for model in found.model.models) / 4
     assert found.test_error == pytest.approx(mean)
     assert "if a model of the stream is drawn for every answer" in found.promise

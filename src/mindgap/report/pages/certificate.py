@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mindgap.core import Advice, Bar, Certificate, Mark, Series, binomial_tail_inverse, write_whole
-from mindgap.core.certificate import THEOREMS
+from mindgap.core.certificate import PAID, THEOREMS
 from mindgap.ops.pac_bayes import bounds
 from mindgap.report import html, wording
 from mindgap.report.draw import draw
@@ -99,10 +99,11 @@ def _next_steps(certificate: Certificate) -> list[str]:
         return ["Do not quote the bound.", "Remove the cause and run ``mindgap certify`` again."]
     if certificate.mode != "pac-bayes":
         return _steps_without_noise(certificate)
+    learned = certificate.prior == "learned"
     if certificate.vacuous and certificate.error_limit >= certificate.baseline:
-        return ["Train the prior longer, or use less noise: the classifier has learned too little."]
+        longer = "the prior longer, or use less noise" if learned else "longer (``--epochs``)"
+        return [f"Train {longer}: the classifier has learned too little."]
     if certificate.vacuous:
-        learned = certificate.prior == "learned"
         prior = [] if learned else ["Learn the prior on a part of the data (``--prior learned``)."]
         return [*prior, "More bound samples lower the complexity term."]
     steps = ["Draw new weights for every answer: the promise is about the stochastic classifier."]
@@ -313,7 +314,10 @@ def _numbers_in_words(certificate: Certificate) -> dict[str, str]:
     }
     if certificate.paid:
         rows["Paid"] = (
-            ", ".join(f"{nats:.2f} nats for {name}" for name, nats in certificate.paid.items())
+            ", ".join(
+                f"{nats:.2f} nats for {PAID.get(name, name)}"
+                for name, nats in certificate.paid.items()
+            )
             + ": what a union bound asks for choices that the bound data may have made"
         )
     if certificate.inverse_temperature is not None:

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mindgap.core import InputError, Split, call, check_classes, evaluating, instability
+from mindgap.core import InputError, Split, check_classes, checked_call, evaluating, instability
+from mindgap.core.calls import check_weights
 from mindgap.core.chart.numbers import SPACE, percent
 from mindgap.ops.overlap import Overlap, copied, overlap
 from mindgap.ops.pac_bayes.posterior import StochasticModel
@@ -180,12 +181,19 @@ def _is_state(value: Any, fractions: bool) -> bool:
     return fractions and real
 
 
-def check_outputs(network: nn.Module, split: Split) -> None:
-    """Refuse outputs that are not one column per class, and labels without an output."""
+def check_outputs(network: nn.Module, *splits: Split) -> None:
+    """Refuse a network that cannot judge the data.
+
+    Its weights are no numbers, it does not take the inputs, its outputs are not one column per
+    class, or a label has no output.
+    """
+    check_weights(network)
     like = next(iter(network.parameters()), torch.empty(0))
-    with evaluating(network):
-        outputs = call(network, split.take(torch.arange(min(FEW, len(split)))).inputs, like)
-    check_classes(outputs, split.targets, "train")
+    for split in splits:
+        few = split.take(torch.arange(min(FEW, len(split))))
+        with evaluating(network):
+            outputs = checked_call(network, few.inputs, like)
+        check_classes(outputs, split.targets, "train")
 
 
 def broken(model: StochasticModel, split: Split) -> str:

@@ -160,7 +160,7 @@ def _of_subject(subject: Subject, held_out: object, rebuilt: nn.Module | None = 
     network = copy.deepcopy(subject.model)
     new = as_split(held_out, None, "held-out data")
     both = JoinedSplit(subject.train, new)
-    check_outputs(copy.deepcopy(network), both)
+    check_outputs(copy.deepcopy(network), subject.train, new)
     digests, notes = _checked(subject.train, new, subject.test, own_split=False)
     broken, told = repetitions(new)
     broken = broken or standardized(new, both)
