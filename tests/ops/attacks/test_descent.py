@@ -365,3 +365,19 @@ def test_models_with_one_number_per_sample_are_attacked_like_those_with_a_column
     assert 0 < int(one.broken.sum()) <= len(x)
     near = minimal_norm(Victim.of(flat, loss, tolerance=0.2), x, y[:, 0], Threat(epsilon=9.0))
     assert bool(near.sizes.isfinite().all())
+
+
+def test_a_sure_answer_with_one_logit_keeps_its_gradient() -> None:
+    """Torch's derivative of this loss is rounded to zero from a logit of 17 on."""
+    victim = Victim.of(nn.Linear(1, 1, bias=False), "bce")
+    with torch.no_grad():
+        victim.model.weight.fill_(30.0)  # type: ignore[union-attr, operator]
+    points, targets = torch.ones(1, 1, requires_grad=True), torch.ones(1, 1)
+    _, losses = victim.scores(points, targets, None)
+    assert float(losses.detach()) == pytest.approx(math.exp(-30.0), rel=1e-4)
+    (slope,) = torch.autograd.grad(losses.sum(), points)
+    assert float(slope) == pytest.approx(-30.0 * math.exp(-30.0), rel=1e-4)
+    mild = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    labels = (mild > 0.3).float()
+    other = Victim.of(nn.Identity(), "bce")
+    assert torch.allclose(other.scores(mild, labels, None)[1], other.loss(mild, labels))

@@ -165,13 +165,16 @@ def _gap(subject: Subject) -> _Gap:
 def _needed(gap: _Gap, count: int) -> int:
     """Return the samples at which the interval would settle the gap, if the gap stays the same.
 
-    A half width shrinks with the square root of the number of samples.
+    A half width shrinks with the square root of the number of samples. The estimate deserves
+    two digits, rounded up.
     """
     if not math.isfinite(gap.reach):
         return ENOUGH
     half = (gap.interval.high - gap.interval.low) / 2
     target = max(gap.value - CLEAR, NOTABLE - gap.value)
-    return max(math.ceil(count * (half / target) ** 2), count + 1, FEWEST)
+    least = max(math.ceil(count * (half / target) ** 2), count + 1, FEWEST)
+    step = 10 ** max(0, len(str(least)) - 2)
+    return -(-least // step) * step
 
 
 def _chart(gap: _Gap) -> tuple[Bar, ...]:

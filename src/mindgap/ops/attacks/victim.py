@@ -166,8 +166,18 @@ class Victim:
             return outputs, self.gaps(logits, goal).amin(1)
         outputs = self.outputs(points)
         # Towards a class, its loss must fall: with a plus sign, as on some slides, it would rise.
-        losses = self.loss(outputs, targets) if goal is None else -self.loss(outputs, goal)
+        losses = self._losses(outputs, targets) if goal is None else -self._losses(outputs, goal)
         return outputs, losses
+
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of every sample.
+
+        Torch differentiates the cross entropy of a yes/no label as sigmoid minus target, which is
+        rounded to zero from a logit of 17 on. The same loss of the margin keeps its slope.
+        """
+        if self.task == "multilabel" and self.loss.name == "bce":
+            return nn.functional.softplus(-self.gaps(outputs, targets)).mean(1)
+        return self.loss(outputs, targets)
 
 
 def _rows(values: Tensor) -> Tensor:
