@@ -22,10 +22,9 @@ class TargetInInputs(Diagnosis):
     Formula: $\frac{1}{n} \sum_i \big[\, |x_{ij} - v_j(y_i)| \le 0.1 \min_{v_j(c) \ne v_j(y_i)}
     |v_j(c) - v_j(y_i)| \,\big] \ge 0.99$ with $v_j(c)$ the median of input j in class c
 
-    Reading: Whoever knows these inputs knows the target. Test data do not show that anything is
-    wrong, because they give the target away as the training data do. Nothing is wrong, either, if
-    the inputs are known when the model is used. For a target that is a number, the rank correlation
-    with an input is at least 0.9999 in both splits.
+    Reading: Whoever knows these inputs knows the target, and needs no model. Test data do not show
+    that anything is wrong, because they give the target away as the training data do. For a target
+    that is a number, the rank correlation with an input is at least 0.9999 in both splits.
 
     Assumes: There are other inputs. Inputs of a class that are almost one value are no measurement:
     well separated measurements spread by more than that.
@@ -71,20 +70,20 @@ class TargetInInputs(Diagnosis):
         least = float(agreement[suspects].min())
         goal = float(errors_of(subject, subject.outputs("test"), subject.targets("test")).mean())
         verb = "give" if more else "gives"
+        these, pronoun = ("these inputs", "them") if more else ("this input", "it")
         return self.finding(
             f"{name[0].upper()}{name[1:]}{more} {verb} the target away, in the training and in the "
             "test data.",
-            "suspect",
             evidence=(
                 Evidence(name="agreement with the target", value=least, percent=True),
-                Evidence(name="training error", value=before),
-                Evidence(name="training error with the inputs shuffled", value=after),
-                Evidence(name="test error", value=goal),
+                Evidence(name="training error", value=before, percent=True),
+                Evidence(name="training error with the inputs shuffled", value=after, percent=True),
+                Evidence(name="test error", value=goal, percent=True),
             ),
             sentences=(
-                "Where the model is used the target is not known. If these inputs are not known "
-                "there either, the model will do worse than any number here says.",
-                "Shuffling what they say among training samples moves the training error from "
+                f"Whoever knows {these} needs no model. Where the model is used without knowing "
+                f"{pronoun}, it will do worse than any number here says.",
+                f"Shuffling {pronoun} among training samples moves the training error from "
                 f"{100 * before:.1f} % to {100 * after:.1f} %.",
             ),
             advice=(_advice(suspects),),
@@ -165,8 +164,7 @@ def _ranks(column: Tensor) -> Tensor:
 
 def _advice(suspects: Tensor) -> Advice:
     return Advice(
-        text="Keep the inputs only if they are known when the model is used. Otherwise remove what "
-        "they say, and retrain:",
+        text="Find out how the inputs were made. Remove what they say, and retrain:",
         code=f"suspects = {suspects.tolist()}\n"
         "train_flat, test_flat = train_inputs.flatten(1).clone(), test_inputs.flatten(1).clone()\n"
         "train_flat[:, suspects] = test_flat[:, suspects] = 0\n"
