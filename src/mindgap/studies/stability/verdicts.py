@@ -45,7 +45,7 @@ class MonitorVerdicts(Study):
     layer is the one at which the gradient passes the limit at the first reading. Training moves it,
     so that the layer next to it counts as right too, and is counted by itself.
 
-    Assumes: Limits were set on seeds below 1000, and tried on seeds from 1000 on.
+    Assumes: Limits were set on seeds below 7000, and are tried on seeds from there on.
 
     >>> {trial["what"] for trial in MonitorVerdicts(seeds=1).trials()} >= set(PLANTS)
     True
@@ -54,8 +54,8 @@ class MonitorVerdicts(Study):
     method = ("S1",)
     cites = ("pascanu2013difficulty", "lu2020dying")
 
-    seeds: int = option(10, help="networks per source, and per planted fault", low=1)
-    first: int = option(5000, help="first seed; limits were set on seeds below 1000", low=0)
+    seeds: int = option(20, help="networks per source, and per planted fault", low=1)
+    first: int = option(7000, help="first seed; limits were set on seeds below 7000", low=0)
     sources: str = option(
         "all", help="healthy sources, separated by a semicolon and a space, or all"
     )
