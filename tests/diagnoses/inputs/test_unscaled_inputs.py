@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mindgap.core import Finding, Recipe, Subject
 from mindgap.diagnoses import UnscaledInputs
+from mindgap.diagnoses.diagnose import diagnose
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
 
@@ -132,3 +133,11 @@ def test_estimators_that_do_not_depend_on_the_scale_are_left_out(kind: type, fre
 @pytest.mark.parametrize("case", CASES)
 def test_small_subjects_survive(case: str) -> None:
     assert UnscaledInputs()(CASES[case](torch.float32)) is None
+
+
+def test_they_explain_signals_that_vanish_in_the_initial_network() -> None:
+    """Inputs far from zero saturate a recurrent layer, whose initial weights are not to blame."""
+    subject = UnscaledInputs.plant(healthy_recipe("sequence", seed=900), 900)
+    found = diagnose(subject, diagnoses=["unscaled-inputs", "bad-initialization"])
+    assert found.findings[0].name == "unscaled-inputs"
+    assert found["bad-initialization"].explained_by == "unscaled-inputs"

@@ -49,6 +49,7 @@ class UnscaledInputs(Diagnosis):
     cites = ("lecun2012efficient",)
     explains = frozenset(
         {
+            "bad-initialization",
             "constant-predictor",
             "dead-units",
             "diverged",
