@@ -173,7 +173,7 @@ def _needed(gap: _Gap, count: int) -> int:
     half = (gap.interval.high - gap.interval.low) / 2
     target = max(gap.value - CLEAR, NOTABLE - gap.value)
     least = max(math.ceil(count * (half / target) ** 2), count + 1, FEWEST)
-    step = 10 ** max(0, len(str(least)) - 2)
+    step = int(10 ** max(0, len(str(least)) - 2))
     return -(-least // step) * step
 
 
