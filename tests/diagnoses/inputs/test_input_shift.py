@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mindgap.core import Finding, Recipe, Subject
 from mindgap.diagnoses import InputShift
-from mindgap.ops.evidence.turned import turned
+from mindgap.ops.evidence.changed_inputs import turned
 from mindgap.studies.diagnoses.healthy import healthy_recipe
 from mindgap.training.fit import fit
 from mindgap.training.fitted import Fitted

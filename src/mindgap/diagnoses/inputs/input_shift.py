@@ -23,12 +23,17 @@ from mindgap.core import (
     hypergeometric_tail,
 )
 from mindgap.core.diagnosis import Severity
+from mindgap.ops.evidence.changed_inputs import (
+    MovedColumns,
+    Turned,
+    gain_of_putting_back,
+    moved_columns,
+    turned,
+)
 from mindgap.ops.evidence.domain import FAMILIAR, DomainTest, domain_test
 from mindgap.ops.evidence.inputs import input_map, is_single
-from mindgap.ops.evidence.moved_columns import MovedColumns, gain_of_putting_back, moved_columns
 from mindgap.ops.evidence.passes import unit
 from mindgap.ops.evidence.rows import rows
-from mindgap.ops.evidence.turned import Turned, turned
 from mindgap.ops.samples import as_shown, in_words, shown_inputs
 from mindgap.training.fit import fit
 

@@ -35,10 +35,12 @@ def operations(subject: Subject) -> int:
     def count() -> int:
         from torch.utils.flop_counter import FlopCounterMode  # takes as long as a small measure
 
-        row = subject.train.take(torch.arange(1)).inputs
+        pair = subject.train.take(
+            torch.arange(min(2, len(subject.train)))
+        )  # for statistics of a batch
         with evaluating(subject.model), FlopCounterMode(display=False) as counter:
-            subject.forward(row)
-        return max(1, int(counter.get_total_flops()))
+            subject.forward(pair.inputs)
+        return max(1, int(counter.get_total_flops()) // len(pair.target))
 
     return subject.cached("operations", count)
 

@@ -69,7 +69,8 @@ def search(
     race.train("pilot", [baseline], PILOT)
     if race.failure(baseline):
         raise InputError(
-            f"The recipe must train as it is, got: {race.failure(baseline)}. Correct it first."
+            f"The recipe must train as it is, got: {race.failure(baseline).rstrip('.')}. Correct it "
+            "first."
         )
     control = _retuned(race, plan, baseline, cells, extend)
     finalists = _rungs(race, plan, control, candidates(control))

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from mindgap.core import Subject
-from mindgap.ops.evidence.moved_columns import gain_of_putting_back, moved_columns
+from mindgap.ops.evidence.changed_inputs import gain_of_putting_back, moved_columns
 
 EVERY = torch.arange(1000)
 

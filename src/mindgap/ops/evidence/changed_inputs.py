@@ -1,6 +1,7 @@
-"""Columns of a table whose distribution differs between the splits, and what that costs a model."""
+"""How test inputs were changed, and what undoing it gains: columns of a table, turned images."""
 
 import dataclasses
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -14,6 +15,10 @@ from mindgap.ops.evidence.two_sample import kolmogorov
 
 SURE = 0.01  # p-value of a column, corrected for the number of columns
 CHANCE = 1e-3  # p-value of a gain
+SAMPLES = 1_000  # test images that are passed through the model in every way
+HALF = (
+    0.5  # of the difference to the training error that must be gained: chance symmetries gain less
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,3 +90,64 @@ def gain_of_putting_back(
 def _spread(values: Tensor) -> Tensor:
     spread = values.std(0)
     return torch.where(spread > 1e-12, spread, torch.ones_like(spread))
+
+
+@dataclasses.dataclass(frozen=True)
+class Turned:
+    """How test images were changed, and what undoing it gains.
+
+    Args:
+        words: What the images are, to follow "The test images are".
+        code: An expression that undoes it.
+        before: The mean error as they are.
+        after: The mean error once it is undone.
+    """
+
+    words: str
+    code: str
+    before: float
+    after: float
+
+
+# Words, the code that undoes it, and the change itself, which is of images (samples, colors, rows,
+# columns).
+_WAYS: tuple[tuple[str, str, Callable[[Tensor], Tensor]], ...] = (
+    ("mirrored left to right", "test_inputs.flip(3)", lambda x: x.flip(3)),
+    ("upside down", "test_inputs.flip(2)", lambda x: x.flip(2)),
+    ("turned by 180 degrees", "test_inputs.flip(2, 3)", lambda x: x.flip(2, 3)),
+    ("transposed: rows are columns", "test_inputs.transpose(2, 3)", lambda x: x.transpose(2, 3)),
+    ("turned to the left", "test_inputs.rot90(-1, (2, 3))", lambda x: x.rot90(-1, (2, 3))),
+    ("turned to the right", "test_inputs.rot90(1, (2, 3))", lambda x: x.rot90(1, (2, 3))),
+    ("of colors in reverse order", "test_inputs.flip(1)", lambda x: x.flip(1)),
+)
+
+
+def turned(subject: Subject) -> Turned | None:
+    """Find the way in which most is gained by undoing it, if it explains half of the gap.
+
+    Args:
+        subject: With test data.
+    """
+    split = rows(subject, "test")
+    if split.kind != "image" or not is_single(split):
+        return None
+    chosen = torch.randperm(len(split.values), generator=torch.Generator().manual_seed(0))[:SAMPLES]
+    images, places = split.inputs[chosen], split.places[chosen]
+    targets = subject.targets("test")[places.to(subject.targets("test").device)]
+    before = errors_of(subject, subject.outputs("test")[places], targets).cpu().double()
+    found = []
+    for words, code, undo in _WAYS:
+        changed = undo(images)
+        if changed.shape != images.shape or bool((changed == images).all()):
+            continue
+        outputs = outputs_on(subject, "test", chosen, changed.flatten(1))
+        after = errors_of(subject, outputs, targets).cpu().double()
+        found.append((float(after.mean()), sign_flip_tail(before - after), words, code))
+    if not found:
+        return None
+    after_mean, chance, words, code = min(found)
+    goal = float(errors_of(subject, subject.outputs("train"), subject.targets("train")).mean())
+    gained = float(before.mean()) - after_mean
+    if len(found) * chance > CHANCE or gained < HALF * (float(before.mean()) - goal):
+        return None
+    return Turned(words, code, float(before.mean()), after_mean)
