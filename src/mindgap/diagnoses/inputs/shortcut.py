@@ -130,12 +130,12 @@ def _shuffled(subject: Subject, train: Rows, found: Lost) -> tuple[float, float,
     """Return training error, training error with the suspects shuffled, and test error."""
     goal = errors_of(subject, subject.outputs("test"), subject.targets("test"))
     if found.inputs is not None:
-        return *shuffled_error(subject, "train", found.inputs), float(goal.mean())
+        return *shuffled_error(subject, found.inputs), float(goal.mean())
     chosen, order = shuffling(train)
     grouped = channels(dataclasses.replace(train, values=train.values[chosen])).clone()
     means = grouped[:, found.worst].mean(1, keepdim=True)
     grouped[:, found.worst] += means[order] - means
-    both = errors_with(subject, "train", chosen, unchanneled(grouped, train))
+    both = errors_with(subject, chosen, unchanneled(grouped, train))
     return *both, float(goal.mean())
 
 

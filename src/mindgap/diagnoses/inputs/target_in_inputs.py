@@ -64,7 +64,7 @@ class TargetInInputs(Diagnosis):
         return self._found(subject, train, agreement, suspects) if len(suspects) else None
 
     def _found(self, subject: Subject, train: Rows, agreement: Tensor, suspects: Tensor) -> Finding:
-        before, after = shuffled_error(subject, "train", suspects)
+        before, after = shuffled_error(subject, suspects)
         name = input_name(train, int(suspects[0]))
         more = f" and {len(suspects) - 1} more" if len(suspects) > 1 else ""
         least = float(agreement[suspects].min())

@@ -16,9 +16,7 @@ from mindgap.ops.evidence.two_sample import kolmogorov
 SURE = 0.01  # p-value of a column, corrected for the number of columns
 CHANCE = 1e-3  # p-value of a gain
 SAMPLES = 1_000  # test images that are passed through the model in every way
-HALF = (
-    0.5  # of the difference to the training error that must be gained: chance symmetries gain less
-)
+HALF = 0.5  # of the gap that undoing must gain: symmetries of the data gain less
 
 
 @dataclasses.dataclass(frozen=True)

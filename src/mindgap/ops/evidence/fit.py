@@ -61,7 +61,9 @@ def broadcast_advice(subject: Subject) -> tuple[Advice, ...]:
     """
     if subject.task != "regression":
         return ()
-    outputs, targets = (tuple(part.shape[1:]) for part in _both(subject))
+    outputs, targets = (
+        tuple(part.shape[1:]) for part in (subject.outputs("train"), subject.targets("train"))
+    )
     if len(outputs) == len(targets) or _explains(subject) > EXPLAINS:
         return ()
     shapes = (
@@ -78,13 +80,9 @@ def broadcast_advice(subject: Subject) -> tuple[Advice, ...]:
     )
 
 
-def _both(subject: Subject) -> tuple[Tensor, Tensor]:
-    return subject.outputs("train"), subject.targets("train")
-
-
 def _explains(subject: Subject) -> float:
     """Return the share of the targets' variance that the model explains, in the training data."""
-    outputs, targets = _both(subject)
+    outputs, targets = subject.outputs("train"), subject.targets("train")
     wanted = align(outputs, targets).double()
     missed = (outputs.double() - wanted).square().mean()
     return 1 - float(missed / (wanted - wanted.mean(0)).square().mean().clamp_min(1e-300))

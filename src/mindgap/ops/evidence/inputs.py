@@ -69,19 +69,18 @@ def input_name(split: Rows, index: int) -> str:
     return f"input {index}"
 
 
-def shuffled_error(subject: Subject, which: Which, inputs: Tensor) -> tuple[float, float]:
-    """Return the mean error before and after some inputs are shuffled among samples.
+def shuffled_error(subject: Subject, inputs: Tensor) -> tuple[float, float]:
+    """Return the mean error before and after some inputs are shuffled among training samples.
 
     Args:
         subject: Whose inputs are a single tensor of numbers.
-        which: The split.
         inputs: Numbers of the columns.
     """
-    split = rows(subject, which)
+    split = rows(subject, "train")
     chosen, order = shuffling(split)
     values = split.values[chosen].clone()
     values[:, inputs] = values[order][:, inputs]
-    return errors_with(subject, which, chosen, values)
+    return errors_with(subject, chosen, values)
 
 
 def shuffling(split: Rows) -> tuple[Tensor, Tensor]:
@@ -91,21 +90,18 @@ def shuffling(split: Rows) -> tuple[Tensor, Tensor]:
     return chosen, torch.randperm(len(chosen), generator=random)
 
 
-def errors_with(
-    subject: Subject, which: Which, chosen: Tensor, values: Tensor
-) -> tuple[float, float]:
-    """Return the mean error of some samples, as they are and with changed inputs.
+def errors_with(subject: Subject, chosen: Tensor, values: Tensor) -> tuple[float, float]:
+    """Return the mean error of some training samples, as they are and with changed inputs.
 
     Args:
         subject: Whose inputs are a single tensor of numbers.
-        which: The split that the samples come from.
         chosen: Numbers of their rows.
         values: Their changed rows.
     """
-    places = rows(subject, which).places[chosen]
-    targets = subject.targets(which)[places]
-    before = errors_of(subject, subject.outputs(which)[places], targets)
-    after = errors_of(subject, outputs_on(subject, which, chosen, values), targets)
+    places = rows(subject, "train").places[chosen]
+    targets = subject.targets("train")[places]
+    before = errors_of(subject, subject.outputs("train")[places], targets)
+    after = errors_of(subject, outputs_on(subject, "train", chosen, values), targets)
     return float(before.mean()), float(after.mean())
 
 
