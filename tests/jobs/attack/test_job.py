@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from mindgap import Subject, attack, fit
-from mindgap.core import InputError, NotFiniteError
+from mindgap.core import InputError, NotFiniteError, UnknownNameError
 from mindgap.core.chart.numbers import percent
 from mindgap.measures import RobustAccuracy
 from mindgap.ops.attacks.descent import pgd
@@ -163,3 +163,106 @@ def test_a_model_that_ignores_its_inputs_hides_nothing() -> None:
     found = attack(Subject(model, "cross_entropy", data), samples=60, steps=5)
     assert not found.masked
     assert found.rows[-1].accuracy == found.clean
+
+
+def linear(seed: int = 0) -> Subject:
+    random = torch.Generator().manual_seed(seed)
+    model = nn.Linear(6, 2)
+    with torch.no_grad():
+        model.weight.copy_(torch.randn(2, 6, generator=random))
+        model.bias.zero_()
+    x = torch.randn(80, 6, generator=random)
+    targets = model(x).argmax(1)
+    targets[:8] = 1 - targets[:8]  # predictions that are wrong already
+    return Subject(model, "cross_entropy", (x, targets), classes=("no", "yes"))
+
+
+def distances(subject: Subject, order: float, mask: torch.Tensor) -> torch.Tensor:
+    """How far every sample is from the boundary of a linear model, along features of the mask."""
+    slope = (subject.model.weight[1] - subject.model.weight[0]).detach().double() * mask
+    gaps = subject.outputs("train").double()
+    return (gaps[:, 1] - gaps[:, 0]).abs() / torch.linalg.vector_norm(slope, order)
+
+
+@pytest.mark.parametrize(("norm", "dual"), [("linf", 1), ("l2", 2)])
+def test_masks_goals_and_smallest_changes_are_exact_on_a_linear_model(
+    norm: str, dual: float
+) -> None:
+    subject, mask = linear(), torch.tensor([1.0, 0.0, 0.5, 1.0, 0.0, 0.0])
+    threat = Threat(norm=norm, mask=mask)  # no box, so that the distances are known
+    radii = [0.2, 0.6, 2.0]
+    found = attack(
+        subject, threat=threat, epsilons=radii, goal="yes", smallest=True, black_box=False,
+        restarts=2, momentum=0.5,
+    )  # fmt: skip
+    ways = distances(subject, dual, (mask != 0).double())
+    targets, wrong = subject.targets("train"), subject.errors("train").bool()
+    for row in found.rows:
+        assert row.accuracy == pytest.approx(float((~wrong & (ways > row.epsilon)).double().mean()))
+        predicted = subject.outputs("train").argmax(1)
+        there = (predicted == 1) | (ways <= row.epsilon)
+        assert row.reached == pytest.approx(float(there[targets == 0].double().mean()))
+    for line, way, missed in zip(found.samples, ways.tolist(), wrong.tolist(), strict=True):
+        if missed:
+            assert line["smallest change"] == 0
+        elif way > radii[-1]:
+            assert line["smallest change"] == line["smallest radius"] == ""
+        else:
+            assert line["smallest change"] == pytest.approx(way, rel=1e-3)
+    halves = ways[~wrong].sort().values
+    assert found.typical == pytest.approx(float(halves[(len(halves) - 1) // 2]), rel=1e-3)
+    assert "class yes" in found.verdict.sentences[-1]
+    assert [chart.title for chart in found.charts[:2]] == [
+        "Accuracy under attack",
+        "Predictions driven to class yes",
+    ]
+
+
+def test_a_hidden_gradient_does_not_stop_the_attack_towards_a_class() -> None:
+    few = {"samples": 60, "steps": 10, "epsilons": [0.2], "goal": 3, "black_box": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MaskingNotice)
+        plain, masked = attack(digits(), **few), attack(hidden("softmax"), **few)
+    assert masked.masked
+    assert plain.rows[0].reached > 0.5
+    assert masked.rows[0].reached > plain.rows[0].reached - 0.1
+
+
+def test_the_least_likely_class_is_the_goal_of_every_sample() -> None:
+    found = attack(digits(), goal="least-likely", **SMALL, black_box=False)
+    scene = scene_of(digits(), samples=150)
+    least = scene.victim.answers(scene.inputs, 512).argmin(1).tolist()
+    assert [int(line["goal"]) for line in found.samples] == least
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"mask": torch.zeros(6)}, "got zeros"),
+        ({"mask": torch.ones(5)}, r"mask must fit .* \(5,\)"),
+        ({"mask": torch.ones(80, 6)}, "dimensions of one sample"),
+        ({"mask": torch.ones(6), "threat": Threat()}, "got both"),
+        ({"mask": torch.full((6,), torch.nan)}, "mask must be a number, got NaN"),
+        ({"goal": 2}, "from 0 to 1"),
+        ({"goal": "nope"}, "Did you mean 'no'"),
+    ],
+)
+def test_masks_and_goals_that_make_no_sense_are_refused(more: dict, said: str) -> None:
+    with pytest.raises((InputError, UnknownNameError), match=said):
+        attack(linear(), black_box=False, **more)
+
+
+def test_a_goal_needs_classes_and_a_sample_of_another_class() -> None:
+    x = torch.rand(8, 2)
+    with pytest.raises(InputError, match="regression"):
+        attack(Subject(nn.Linear(2, 1), "mse", (x, x[:, :1])), goal=0)
+    subject = linear()
+    alone = Subject(
+        subject.model,
+        "cross_entropy",
+        subject.train,
+        (torch.rand(4, 6), torch.ones(4, dtype=torch.long)),
+        classes=("a", "b"),
+    )
+    with pytest.raises(InputError, match="some sample is not of"):
+        attack(alone, goal="b")

@@ -3,8 +3,9 @@
 import csv
 import dataclasses
 import io
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from mindgap.core import (
     Series,
     Subject,
     Which,
+    proportion_interval,
 )
 from mindgap.core.chart.numbers import decimals, percent, round_up
 from mindgap.ops.attacks.descent import Attacked
@@ -44,6 +46,8 @@ class Row:
         interval: Its 95 % interval.
         noise: The accuracy under random changes.
         black_box: The accuracy under attacks on a surrogate; None without one.
+        reached: The share of the samples of other classes that were driven to the goal; None
+            without one.
     """
 
     epsilon: float
@@ -51,6 +55,46 @@ class Row:
     interval: Interval
     noise: float
     black_box: float | None
+    reached: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What the attacks found, before it is put into words.
+
+    Args:
+        levels: One per radius.
+        headline: The level of the headline.
+        signs: What was looked for to tell a hidden gradient.
+        clean: The answers to the samples themselves.
+        goals: The class that each sample was driven to; None without a goal.
+        goal: The goal in words.
+        sizes: The smallest change that broke each prediction; None if it was not searched.
+    """
+
+    levels: tuple[Level, ...]
+    headline: Level
+    signs: tuple[Sign, ...]
+    clean: Attacked
+    goals: Tensor | None = None
+    goal: str = ""
+    sizes: Tensor | None = None
+
+    def reached(self, level: Level, targets: Tensor) -> float | None:
+        """The share of the samples of other classes that arrive at the goal at a radius."""
+        if self.goals is None or level.towards is None:
+            return None
+        return float(level.towards.broken[targets != self.goals].double().mean())
+
+    def first(self, name: Literal["found", "towards"]) -> list[float | str]:
+        """The smallest radius at which an attack succeeds, sample by sample."""
+        rows = [getattr(level, name).broken.tolist() for level in self.levels]
+        return [
+            next(
+                (level.epsilon for level, row in zip(self.levels, rows, strict=True) if row[k]), ""
+            )
+            for k in range(len(self.clean.broken))
+        ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,8 +109,11 @@ class Robustness(Answer):
         headline: The radius of the headline.
         rows: One per radius.
         signs: What was looked for to tell a hidden gradient.
-        samples: One dict per sample: its place, target, predictions, and the smallest radius
-            that broke it.
+        goal: The class that predictions were driven to, in words; empty without one.
+        typical: The size of change that breaks half of the right predictions; None if it was not
+            searched, or if fewer break.
+        samples: One dict per sample: its place, target, predictions, the smallest radius that
+            broke it, and what else was asked for.
         charts: The curve, and samples to look at.
     """
 
@@ -77,6 +124,8 @@ class Robustness(Answer):
     headline: float
     rows: tuple[Row, ...]
     signs: tuple[Sign, ...]
+    goal: str
+    typical: float | None
     samples: tuple[dict[str, Any], ...]
     charts: tuple[Chart, ...]
 
@@ -104,17 +153,33 @@ class Robustness(Answer):
         """Return whether the gradient seems hidden."""
         return {"masked": self.masked}
 
-    def text(self) -> str:
-        """Write the verdict and the curve as a table."""
+    @property
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        """The curve as a table with a head: columns of what was not done are left out."""
+        black, goal = self.rows[0].black_box is not None, bool(self.goal)
+        head = ("Radius", "Attacked", "95 % interval", "Noise")
         rows = [
-            f"  {row.epsilon:>9.4g}  {percent(row.accuracy):>8}  {percent(row.interval.low):>7} to "
-            f"{percent(row.interval.high):<7}  {percent(row.noise):>8}  "
-            + ("" if row.black_box is None else f"{percent(row.black_box):>9}")
+            (
+                f"{row.epsilon:.4g}",
+                percent(row.accuracy),
+                f"{percent(row.interval.low)} to {percent(row.interval.high)}",
+                percent(row.noise),
+                *([percent(row.black_box)] if row.black_box is not None else ()),
+                *([percent(row.reached)] if row.reached is not None else ()),
+            )
             for row in self.rows
         ]
-        head = f"  {'radius':>9}  {'attacked':>8}  {'95 % interval':>18}  {'noise':>8}  black box"
-        lines = [self.verdict.headline, *self.verdict.sentences, "", head, *rows]
-        return "\n".join(line.rstrip() for line in lines)
+        return ((*head, *("Black box",) * black, *(f"To {self.goal}",) * goal), *rows)
+
+    def text(self) -> str:
+        """Write the verdict and the curve as a table."""
+        widths = [max(map(len, column)) for column in zip(*self.table, strict=True)]
+        lines = [self.verdict.headline, *self.verdict.sentences, ""]
+        lines += [
+            "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in self.table
+        ]
+        return "\n".join(lines)
 
     def csv(self) -> str:
         """Return one line per sample."""
@@ -132,35 +197,30 @@ class Robustness(Answer):
         return attack_page(self)
 
 
-def told(
-    subject: Subject,
-    which: Which,
-    scene: Scene,
-    found: Sequence[Level],
-    headline: Level,
-    seen: Sequence[Sign],
-    clean: Attacked,
-) -> Robustness:
+def told(subject: Subject, which: Which, scene: Scene, found: Found) -> Robustness:
     """Put what the attacks found into plain data and charts."""
-    rows = tuple(_row(level) for level in found)
-    accuracy = clean.robust_accuracy
+    rows = tuple(_row(level, found.reached(level, scene.targets)) for level in found.levels)
+    accuracy, headline = found.clean.robust_accuracy, found.headline.epsilon
     return Robustness(
         name=subject.name,
         norm=scene.threat.norm,
         split=which,
         clean=accuracy,
-        headline=headline.epsilon,
+        headline=headline,
         rows=rows,
-        signs=tuple(seen),
-        samples=tuple(_samples(subject, scene, found, headline, clean)),
+        signs=found.signs,
+        goal=found.goal,
+        typical=_typical(found),
+        samples=tuple(_samples(subject, scene, found)),
         charts=(
-            _curve(rows, accuracy, headline.epsilon),
-            *_gallery(subject, scene, headline, clean),
+            _curve(rows, accuracy, headline, found),
+            *_driven(rows, headline, scene, found),
+            *_gallery(subject, scene, found.headline, found.clean),
         ),
     )
 
 
-def _row(level: Level) -> Row:
+def _row(level: Level, reached: float | None) -> Row:
     black = None if level.black_box is None else level.black_box.robust_accuracy
     return Row(
         epsilon=level.epsilon,
@@ -168,29 +228,41 @@ def _row(level: Level) -> Row:
         interval=level.interval,
         noise=level.noise.robust_accuracy,
         black_box=black,
+        reached=reached,
     )
 
 
-def _samples(
-    subject: Subject, scene: Scene, found: Sequence[Level], headline: Level, clean: Attacked
-) -> list[dict[str, Any]]:
-    before, after = (_predicted(subject, made.outputs) for made in (clean, headline.found))
-    broken = [level.found.broken.tolist() for level in found]
-    wrong = clean.broken.tolist()
-    smallest = [
-        next((level.epsilon for level, row in zip(found, broken, strict=True) if row[k]), "")
-        for k in range(len(wrong))
-    ]
-    return [
-        {
-            "sample": place,
-            "target": in_words(subject, scene.targets[k]),
-            "prediction": before[k],
-            "attacked": after[k],
-            "smallest radius": 0.0 if wrong[k] else smallest[k],
-        }
-        for k, place in enumerate(scene.places.tolist())
-    ]
+def _typical(found: Found) -> float | None:
+    """Return the size of change at which half of the right predictions are broken."""
+    if found.sizes is None:
+        return None
+    sizes = found.sizes[~found.clean.broken].sort().values
+    middle = float(sizes[(len(sizes) - 1) // 2]) if len(sizes) else math.inf
+    return middle if math.isfinite(middle) else None
+
+
+def _samples(subject: Subject, scene: Scene, found: Found) -> list[dict[str, Any]]:
+    clean, wrong = found.clean.outputs, found.clean.broken.tolist()
+    columns: dict[str, list[Any]] = {
+        "sample": scene.places.tolist(),
+        "target": [in_words(subject, target) for target in scene.targets],
+        "prediction": _predicted(subject, clean),
+        "attacked": _predicted(subject, found.headline.found.outputs),
+        "smallest radius": [
+            0.0 if no else radius for no, radius in zip(wrong, found.first("found"), strict=True)
+        ],
+    }
+    if found.sizes is not None:
+        sizes = found.sizes.tolist()
+        columns["smallest change"] = [size if math.isfinite(size) else "" for size in sizes]
+    if found.goals is not None:
+        there = (clean.argmax(1) == found.goals).tolist()
+        columns["goal"] = [in_words(subject, goal) for goal in found.goals]
+        columns["smallest radius to goal"] = [
+            0.0 if yes else radius
+            for yes, radius in zip(there, found.first("towards"), strict=True)
+        ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _predicted(subject: Subject, outputs: Tensor) -> list[str]:
@@ -198,7 +270,7 @@ def _predicted(subject: Subject, outputs: Tensor) -> list[str]:
     return [in_words(subject, row) for row in decided.get(subject.task, lambda x: x)(outputs)]
 
 
-def _curve(rows: Sequence[Row], clean: float, headline: float) -> Chart:
+def _curve(rows: Sequence[Row], clean: float, headline: float, found: Found) -> Chart:
     radii = [0.0, *(row.epsilon for row in rows)]
     series = [
         Series(
@@ -213,6 +285,12 @@ def _curve(rows: Sequence[Row], clean: float, headline: float) -> Chart:
     if rows[0].black_box is not None:
         told_black = [clean, *(row.black_box for row in rows)]
         series.append(Series(name="black box", x=radii, y=told_black))
+    if found.sizes is not None:
+        sizes = found.sizes[~found.clean.broken & torch.isfinite(found.sizes)].sort().values
+        left = [clean - k / len(found.sizes) for k in range(len(sizes) + 1)]
+        series.append(
+            Series(name="smallest changes", x=[0.0, *sizes.tolist()], y=left, mode="lines")
+        )
     return Line(
         title="Accuracy under attack",
         x_label="radius",
@@ -222,6 +300,36 @@ def _curve(rows: Sequence[Row], clean: float, headline: float) -> Chart:
         marks=[Mark(name="headline", x=headline)],
         caption="An upper bound: a stronger attack may break more. The band is a 95 % interval.",
     )
+
+
+def _driven(rows: Sequence[Row], headline: float, scene: Scene, found: Found) -> list[Chart]:
+    if found.goals is None:
+        return []
+    others = scene.targets != found.goals
+    count = int(others.sum())
+    there = (found.clean.outputs.argmax(1) == found.goals)[others]
+    shares = [float(there.double().mean()), *(row.reached or 0.0 for row in rows)]
+    ends = [proportion_interval(round(share * count), count) for share in shares]
+    return [
+        Line(
+            title=f"Predictions driven to {found.goal}",
+            x_label="radius",
+            y_label="samples of other classes",
+            percent=True,
+            series=[
+                Series(
+                    name="attack towards the class",
+                    x=[0.0, *(row.epsilon for row in rows)],
+                    y=shares,
+                    low=[end.low for end in ends],
+                    high=[end.high for end in ends],
+                )
+            ],
+            marks=[Mark(name="headline", x=headline)],
+            caption="A lower bound: a stronger attack may drive more there. The band is a 95 % "
+            "interval.",
+        )
+    ]
 
 
 def _gallery(subject: Subject, scene: Scene, level: Level, clean: Attacked) -> list[Chart]:
@@ -275,6 +383,15 @@ def _verdict(found: Robustness) -> Verdict:
         f"changes of the same size leave {percent(row.noise)}.",
         "It is an upper bound: a stronger attack may break more.",
     ]
+    if found.typical is not None:
+        sentences.append(
+            f"Half of the right predictions break under a change of size {found.typical:.3g} or less."
+        )
+    if row.reached is not None:
+        sentences.append(
+            f"Changes of size {row.epsilon:.3g} drive {percent(row.reached)} of the samples of other "
+            f"classes to {found.goal}."
+        )
     if found.masked:
         signs = "; ".join(sign.sentence for sign in found.signs if sign.found)
         sentences.insert(

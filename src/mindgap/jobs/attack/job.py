@@ -1,20 +1,40 @@
 """attack: robust accuracy over radii, with controls, masking checks and samples to look at."""
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from mindgap.core import InputError, Progress, Subject, Which, integer, number, validated
-from mindgap.jobs.attack.answer import Robustness, told
+from mindgap.core import (
+    InputError,
+    Progress,
+    Subject,
+    Which,
+    integer,
+    number,
+    unknown_name,
+    validated,
+)
+from mindgap.jobs.attack.answer import Found, Robustness, told
 from mindgap.ops.attacks.controls import train_surrogate
 from mindgap.ops.attacks.masking import MaskingNotice, Sign
-from mindgap.ops.attacks.robustness import Level, Settings, hardened, levels, signs, unattacked
+from mindgap.ops.attacks.robustness import (
+    Level,
+    Settings,
+    hardened,
+    levels,
+    sharpened,
+    signs,
+    unattacked,
+)
 from mindgap.ops.attacks.scene import GRID, Scene, attackable, scene_of
 from mindgap.ops.attacks.threat import Norm, Threat
+from mindgap.ops.samples import class_name
 from mindgap.training.fitted import Fitted
 
+LEAST_LIKELY = "least-likely"
 LEARNED = 2000  # training inputs that a surrogate learns from, at most
 
 
@@ -25,6 +45,9 @@ def attack(
     norm: Norm = "linf",
     epsilons: Sequence[float] | None = None,
     threat: Threat | None = None,
+    mask: Tensor | None = None,
+    goal: int | str | None = None,
+    smallest: bool = False,
     samples: int = 500,
     steps: int = 20,
     restarts: int = 1,
@@ -48,6 +71,12 @@ def attack(
             default 0.5/255 to 32/255 of it in L∞, and for d features √d/4 and d/8 times as much in
             L2 and L1.
         threat: Box, units and mask of your own; its norm and radius are used too.
+        mask: Where inputs may change, if no threat is given: anything but zero there, in the shape
+            of one sample or one that broadcasts to it.
+        goal: A class that predictions are driven to as well, by its number or name, or
+            ``"least-likely"`` for the class that the model thinks least likely at each sample.
+        smallest: Whether to search the smallest change that breaks each prediction, up to the
+            largest radius.
         samples: How many samples to attack at most.
         steps: Steps of PGD.
         restarts: Starts of PGD.
@@ -72,22 +101,65 @@ def attack(
     number("momentum", momentum)
     which: Which = "train" if subject.test is None else "test"
     scene = scene_of(subject, which, norm=norm, samples=samples, threat=threat, seed=seed)
+    scene = _masked(scene, mask, threat)
     subject.part(scene.places, which).outputs()  # refuses what is no number
     radii = _radii(scene, epsilons)
     how = Settings(steps, restarts, momentum, seed=seed, batch_size=subject.batch_size)
-    with Progress(3, unit="stage", title="attack", shown=progress) as bar:
+    clean = unattacked(scene, how)
+    goals, words = (None, "") if goal is None else _goals(subject, scene, goal, clean.outputs)
+    sizes = None
+    with Progress(3 + smallest, unit="stage", title="attack", shown=progress) as bar:
         net = _surrogate(subject, scene, surrogate, seed) if black_box else None
         bar.advance()
-        found = levels(scene, radii, how, net)
+        found = levels(scene, radii, how, net, goals)
         bar.advance()
         # At the largest radius most predictions break, so that attacks can be told apart best.
         seen = signs(scene, found[-1], how)
         if any(sign.found for sign in seen):
             _warn(seen)
-            found = hardened(scene, found, how)
+            found = hardened(scene, found, how, goals)
         bar.advance()
+        if smallest:
+            found, sizes = sharpened(scene, found, how)
+            bar.advance()
     headline = found[_place(scene, found)]
-    return told(subject, which, scene, found, headline, seen, unattacked(scene, how))
+    return told(
+        subject, which, scene, Found(found, headline, tuple(seen), clean, goals, words, sizes)
+    )
+
+
+def _masked(scene: Scene, mask: Tensor | None, threat: Threat | None) -> Scene:
+    if mask is None:
+        return scene
+    if threat is not None:
+        raise InputError("mask must be left out next to a threat, got both. Use Threat(mask=...).")
+    if not bool(mask.any()):
+        raise InputError("mask must leave a place where inputs may change, got zeros. Change it.")
+    if mask.ndim > scene.inputs.ndim - 1:
+        raise InputError(
+            f"mask must have at most the {scene.inputs.ndim - 1} dimensions of one sample "
+            f"{tuple(scene.inputs.shape[1:])}, got the shape {tuple(mask.shape)}. Pass one for all."
+        )
+    return dataclasses.replace(scene, threat=dataclasses.replace(scene.threat, mask=mask))
+
+
+def _goals(subject: Subject, scene: Scene, goal: int | str, outputs: Tensor) -> tuple[Tensor, str]:
+    """Return one class per sample that is to be reached, and words for it."""
+    if subject.task != "classification":
+        raise InputError(f"goal must be left out in a {subject.task}, got {goal!r}: it is a class.")
+    if goal == LEAST_LIKELY:
+        return outputs.argmin(1), "their least likely class"
+    count = outputs.shape[1]
+    names = [class_name(subject.classes, k) for k in range(count)]
+    if isinstance(goal, str) and goal not in names and not goal.isdecimal():
+        raise unknown_name("goal", goal, [*names, LEAST_LIKELY])
+    place = names.index(goal) if isinstance(goal, str) and goal in names else int(goal)
+    integer("goal", place, 0, count - 1, meaning="the number of a class")
+    if bool((scene.targets == place).all()):
+        raise InputError(
+            f"goal must be a class that some sample is not of, got {goal!r}. Choose another."
+        )
+    return torch.full_like(scene.targets, place), f"class {names[place]}"
 
 
 def _radii(scene: Scene, epsilons: Sequence[float] | None) -> tuple[float, ...]:

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from mindgap.core import Interval, generator, proportion_interval
 from mindgap.ops.attacks.controls import better, judged, random_noise, transfer
-from mindgap.ops.attacks.descent import Attacked, fgsm, pgd
+from mindgap.ops.attacks.descent import Attacked, fgsm, iterative_target_class, pgd
 from mindgap.ops.attacks.masking import Sign, beaten, holds_on, unlimited, zero_gradients
+from mindgap.ops.attacks.minimal import minimal_norm
 from mindgap.ops.attacks.scene import Scene
 from mindgap.ops.attacks.victim import Objective
 
@@ -49,12 +50,14 @@ class Level:
         found: The strongest attack on every sample.
         noise: Random points of the ball.
         black_box: What breaks a surrogate, shown to this model; None without a surrogate.
+        towards: The attack towards given classes, broken where a class is reached; None without.
     """
 
     epsilon: float
     found: Attacked
     noise: Attacked
     black_box: Attacked | None = None
+    towards: Attacked | None = None
 
     @property
     def blind(self) -> Attacked:
@@ -74,7 +77,11 @@ class Level:
 
 
 def attacked(
-    scene: Scene, epsilon: float | Tensor, how: Settings, objective: Objective = "loss"
+    scene: Scene,
+    epsilon: float | Tensor,
+    how: Settings,
+    objective: Objective = "loss",
+    goal: Tensor | None = None,
 ) -> Attacked:
     """Attack all samples by gradient at one radius.
 
@@ -83,7 +90,13 @@ def attacked(
         epsilon: The radius, or one per sample.
         how: How hard to attack.
         objective: What to increase.
+        goal: Classes to reach; None to get away from the true ones.
     """
+    if goal is not None:
+        return iterative_target_class(
+            scene.victim.aiming(objective), scene.inputs, scene.targets, scene.threat.at(epsilon),
+            goal=goal, steps=how.steps, batch_size=how.batch_size,
+        )  # fmt: skip
     return pgd(
         scene.victim.aiming(objective), scene.inputs, scene.targets, scene.threat.at(epsilon),
         steps=how.steps, restarts=how.restarts, momentum=how.momentum,
@@ -92,7 +105,11 @@ def attacked(
 
 
 def levels(
-    scene: Scene, epsilons: Sequence[float], how: Settings, surrogate: nn.Module | None = None
+    scene: Scene,
+    epsilons: Sequence[float],
+    how: Settings,
+    surrogate: nn.Module | None = None,
+    goal: Tensor | None = None,
 ) -> tuple[Level, ...]:
     """Attack at growing radii; what is broken at one is broken at all larger ones.
 
@@ -101,29 +118,72 @@ def levels(
         epsilons: The radii.
         how: How hard to attack.
         surrogate: What to attack in the black box; None leaves it out.
+        goal: One class per sample to be reached as well; None leaves it out.
     """
     found, done = unattacked(scene, how), list[Level]()
+    reached = None if goal is None else _at_goal(found, goal)
     for epsilon in sorted(epsilons):
         found = _on_the_rest(scene, epsilon, how, "loss", found)
+        if reached is not None:
+            reached = _on_the_rest(scene, epsilon, how, "loss", reached, goal)
+            found = better(found, _judged_by_truth(scene, reached))
         black = None if surrogate is None else _black_box(scene, epsilon, how, surrogate)
-        done.append(Level(epsilon, found, noisy(scene, epsilon, how), black))
+        done.append(Level(epsilon, found, noisy(scene, epsilon, how), black, reached))
     return tuple(done)
 
 
-def hardened(scene: Scene, found: Sequence[Level], how: Settings) -> tuple[Level, ...]:
+def hardened(
+    scene: Scene, found: Sequence[Level], how: Settings, goal: Tensor | None = None
+) -> tuple[Level, ...]:
     """Attack the logits where the loss broke nothing, and count what the controls broke.
 
     Args:
         scene: The samples and the threat.
         found: What attacks on the loss found, by growing radius.
         how: How hard to attack.
+        goal: One class per sample to be reached as well, as in ``levels``.
     """
     before, done = unattacked(scene, how), list[Level]()
+    reached = None if goal is None else _at_goal(before, goal)
     for level in found:
         before = better(better(before, level.found), level.blind)
         before = _on_the_rest(scene, level.epsilon, how, "margin", before)
-        done.append(dataclasses.replace(level, found=before))
+        if reached is not None and level.towards is not None:
+            reached = better(reached, level.towards)
+            reached = _on_the_rest(scene, level.epsilon, how, "margin", reached, goal)
+            before = better(before, _judged_by_truth(scene, reached))
+        done.append(dataclasses.replace(level, found=before, towards=reached))
     return tuple(done)
+
+
+def sharpened(
+    scene: Scene, found: Sequence[Level], how: Settings
+) -> tuple[tuple[Level, ...], Tensor]:
+    """Search the smallest change of every sample, and count it at the radii that allow it.
+
+    Args:
+        scene: The samples and the threat.
+        found: What was found by growing radius.
+        how: How hard to attack.
+
+    Returns:
+        The levels, and the size of the smallest change of every sample that any attack found:
+        infinite where none of them broke the prediction.
+    """
+    threat = scene.threat.at(found[-1].epsilon)
+    least = minimal_norm(
+        scene.victim, scene.inputs, scene.targets, threat, steps=how.steps,
+        batch_size=how.batch_size,
+    )  # fmt: skip
+    there = judged(scene.victim, least.points, scene.targets, how.batch_size)
+    sizes, done = least.sizes, list[Level]()
+    for level in found:
+        allowed = dataclasses.replace(there, broken=there.broken & (least.sizes <= level.epsilon))
+        best = better(level.found, allowed)
+        own = threat.around(scene.inputs).sizes(level.found.points)
+        sizes = torch.where(level.found.broken, torch.minimum(sizes, own), sizes)
+        done.append(dataclasses.replace(level, found=best))
+    return tuple(done), sizes
 
 
 def signs(scene: Scene, level: Level, how: Settings) -> tuple[Sign, ...]:
@@ -163,8 +223,21 @@ def unattacked(scene: Scene, how: Settings) -> Attacked:
     return judged(scene.victim, scene.inputs, scene.targets, how.batch_size)
 
 
+def _at_goal(found: Attacked, goal: Tensor) -> Attacked:
+    return dataclasses.replace(found, broken=found.outputs.argmax(1) == goal)
+
+
+def _judged_by_truth(scene: Scene, found: Attacked) -> Attacked:
+    return dataclasses.replace(found, broken=scene.victim.broken(found.outputs, scene.targets))
+
+
 def _on_the_rest(
-    scene: Scene, epsilon: float, how: Settings, objective: Objective, found: Attacked
+    scene: Scene,
+    epsilon: float,
+    how: Settings,
+    objective: Objective,
+    found: Attacked,
+    goal: Tensor | None = None,
 ) -> Attacked:
     """Attack what is not broken yet; what is broken or wrong anyway stays as it is."""
     rows = (~found.broken).nonzero().flatten()
@@ -176,7 +249,7 @@ def _on_the_rest(
         targets=scene.targets[rows],
         threat=scene.threat.of(rows, scene.inputs),
     )
-    some = attacked(part, epsilon, how, objective)
+    some = attacked(part, epsilon, how, objective, None if goal is None else goal[rows])
     # Scores of another objective cannot be compared, so that the loss is computed there.
     losses = scene.victim.loss(some.outputs, part.targets)
     some = dataclasses.replace(some, scores=losses)

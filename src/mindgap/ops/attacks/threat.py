@@ -28,7 +28,8 @@ class Threat:
         high: The largest value of a feature.
         unit: What a change of one means, per feature. For inputs that were divided by a standard
             deviation it is one over it, so that ``epsilon`` is in the units before.
-        mask: Where the attacker may change an input, such as the place of a sticker.
+        mask: Where the attacker may change an input, such as the place of a sticker: anything but
+            zero there. It broadcasts to a sample, or has one row per sample.
 
     >>> threat = Threat(epsilon=0.5, low=0.0, high=1.0)
     >>> threat.around(torch.tensor([[0.2, 0.9]])).corner(torch.tensor([[-1.0, 1.0]])).tolist()
@@ -51,9 +52,10 @@ class Threat:
             raise InputError(
                 f"epsilon must be at least 0, got {float(radius.min()):g}. Enlarge it."
             )
-        for name in ("low", "high", "unit"):
-            if bool(torch.as_tensor(getattr(self, name)).isnan().any()):
-                raise InputError(f"{name} must be a number, got NaN. Pass sizes of features.")
+        for name in ("low", "high", "unit", "mask"):
+            value = getattr(self, name)
+            if value is not None and bool(torch.as_tensor(value).isnan().any()):
+                raise InputError(f"{name} must be a number, got NaN. Pass one per feature.")
         if bool((torch.as_tensor(self.unit) < 0).any()):
             raise InputError("unit must be at least 0, got a negative number. Pass sizes.")
 
@@ -98,7 +100,7 @@ class Threat:
             _check_shape(name, value, inputs)
         _check_box(inputs, low, high)
         if self.mask is not None:
-            unit = unit * mask.to(one)
+            unit = unit * (mask != 0).to(one)
         return Ball(self.norm, inputs, _column(self.epsilon, inputs), low, high, unit)
 
 

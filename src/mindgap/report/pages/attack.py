@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mindgap.core import Line
 from mindgap.report import html
 from mindgap.report.draw import draw_all
 
@@ -12,10 +13,11 @@ def attack_page(found: Any) -> str:
     Args:
         found: What :func:`mindgap.attack` returned.
     """
+    lines = [chart for chart in found.charts if isinstance(chart, Line)]
     return html.render(
         "attack.html",
         found=found,
         verdict=found.verdict,
-        curve=draw_all(found.charts[:1], "curve"),
-        samples=draw_all(found.charts[1:], "samples"),
+        curve=draw_all(lines, "curve"),
+        samples=draw_all(found.charts[len(lines) :], "samples"),
     )
