@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 HEAVY = {"torch", "plotly", "numpy", "tqdm", "jinja2", "latex2mathml"}
 OPTIONAL = {
-    "plotly", "latex2mathml", "starlette", "uvicorn", "optuna", "distributed", "ray", "lightning", "transformers",
+    "plotly", "latex2mathml", "optuna", "distributed", "ray", "lightning", "transformers",
     "skorch", "scipy", "sklearn", "PIL", "pandas",
 }  # fmt: skip
 

@@ -22,8 +22,6 @@ FILES = sorted(SOURCE.rglob("*.py"))
 FOLDERS = {
     "plotly": {"report"},
     "latex2mathml": {"report"},
-    "starlette": {"dashboard"},
-    "uvicorn": {"dashboard"},
     "optuna": {"jobs", "runs"},
     "dask": {"runs"},
     "distributed": {"runs"},
@@ -81,7 +79,7 @@ def folder_of(path: Path) -> str:
         ("require('ray', 'ray')", ["ray"]),
         ("errors.require('distributed.client', 'dask')", ["distributed"]),
         ("Base = base_class('skorch.callbacks', 'Callback', 'skorch')", ["skorch"]),
-        ("importlib.import_module('starlette')", ["starlette"]),
+        ("importlib.import_module('dask')", ["dask"]),
         ("import torch\nfrom mindgap.core import require\nrequire(name, extra)", []),
     ],
 )

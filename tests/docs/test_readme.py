@@ -82,4 +82,4 @@ def test_the_installation_page_names_every_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.M))))
-    assert named == set(project["optional-dependencies"]) - {"dashboard"}  # has no code yet
+    assert named == set(project["optional-dependencies"])

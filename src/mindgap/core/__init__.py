@@ -18,6 +18,7 @@ lazy(
         "diagnosis": "Advice Diagnosis Evidence Finding Kind Results Suspects",
         "errors": "CheckpointError DataUnavailableError InputError MindgapError MissingExtraError "
         "NotFiniteError UnknownNameError require shown unknown_name",
+        "estimator": "EstimatorModule kind_of",
         "files": "expanded write_as write_whole",
         "loss": "Loss Task align as_loss",
         "measure": "Cost Direction Estimate Measure Undefined",

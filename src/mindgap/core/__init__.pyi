@@ -47,6 +47,8 @@ from mindgap.core.errors import UnknownNameError as UnknownNameError
 from mindgap.core.errors import require as require
 from mindgap.core.errors import shown as shown
 from mindgap.core.errors import unknown_name as unknown_name
+from mindgap.core.estimator import EstimatorModule as EstimatorModule
+from mindgap.core.estimator import kind_of as kind_of
 from mindgap.core.files import expanded as expanded
 from mindgap.core.files import write_as as write_as
 from mindgap.core.files import write_whole as write_whole

@@ -37,11 +37,20 @@ def as_module(model: Any) -> nn.Module:
     if hasattr(model, "get_loss") and hasattr(model, "initialize_module"):
         return _module_of_net(model)
     if any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function")):
-        return _Estimator(model)
+        return EstimatorModule(model)
     raise InputError(
         "model must be a torch.nn.Module or a fitted estimator of skorch or scikit-learn, got "
         f"{type(model).__name__}. Pass an instance."
     )
+
+
+def kind_of(model: nn.Module) -> str:
+    """Return the name of a module's class, or of the estimator's that it wraps.
+
+    >>> kind_of(nn.Linear(1, 1))
+    'Linear'
+    """
+    return type(model.estimator if isinstance(model, EstimatorModule) else model).__name__
 
 
 def _module_of_net(net: Any) -> nn.Module:
@@ -70,7 +79,7 @@ class _LogProbabilities(nn.Module):
         return torch.log(found + torch.finfo(found.dtype).eps)
 
 
-class _Estimator(nn.Module):
+class EstimatorModule(nn.Module):
     """The answers of an estimator that holds no tensors."""
 
     precision: Tensor
@@ -91,8 +100,8 @@ class _Estimator(nn.Module):
                 "numpy.unique(labels, return_inverse=True)[1]."
             )
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "_Estimator":
-        return _Estimator(copy.deepcopy(self.estimator, memo))
+    def __deepcopy__(self, memo: dict[int, Any]) -> "EstimatorModule":
+        return EstimatorModule(copy.deepcopy(self.estimator, memo))
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return logits of classes, or predicted numbers."""

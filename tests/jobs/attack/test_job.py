@@ -8,6 +8,7 @@ import json
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -266,3 +267,31 @@ def test_a_goal_needs_classes_and_a_sample_of_another_class() -> None:
     )
     with pytest.raises(InputError, match="some sample is not of"):
         attack(alone, goal="b")
+
+
+class Step:
+    """An estimator without a gradient: class 1 from a first feature of 0.5 on."""
+
+    classes_ = np.array([0, 1])
+
+    def predict_proba(self, rows: np.ndarray) -> np.ndarray:
+        above = rows[:, 0] > 0.5
+        return np.stack([~above, above], 1) * 0.8 + 0.1
+
+
+def test_a_model_without_a_gradient_hides_none_and_is_attacked_blindly() -> None:
+    x = torch.rand(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    subject = Subject(Step(), "cross_entropy", (x, (x[:, 0] > 0.5).long()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MaskingNotice)
+        found = attack(subject, epsilons=[0.1])
+    assert found.signs == ()
+    near = float(
+        ((x[:, 0] - 0.5).abs() > 0.1 * float(x[:, 0].max() - x[:, 0].min())).double().mean()
+    )
+    assert near - 1e-9 <= found.rows[0].accuracy <= found.rows[0].noise < 1
+    assert "has no gradient" in str(found)
+    assert "Is the gradient hidden?" not in found.page()
+    result = RobustAccuracy()(Subject(Step(), "cross_entropy", subject.train, (x, x[:, 0].long())))
+    assert result.value is None
+    assert "an estimator has none" in result.reason

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from mindgap.core import Advice, Diagnosis, Evidence, Finding, Recipe, Results, Subject
 from mindgap.ops.attacks.robustness import Level, Settings, noisy, signs, unattacked
-from mindgap.ops.attacks.scene import EPSILON, scene_of
+from mindgap.ops.attacks.scene import EPSILON, has_gradient, scene_of
 from mindgap.training.fit import fit
 
 TRIED = 100  # test samples
@@ -45,7 +45,7 @@ class GradientMasking(Diagnosis):
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Attack a few samples, and look for signs that the gradient is hidden."""
-        if next(subject.model.parameters(), None) is None:
+        if not has_gradient(subject):
             return None
         scene = scene_of(subject, samples=TRIED)
         how = Settings(steps=10, draws=5, batch_size=subject.batch_size)

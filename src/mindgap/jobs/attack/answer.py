@@ -108,7 +108,7 @@ class Robustness(Answer):
         clean: The accuracy without an attack.
         headline: The radius of the headline.
         rows: One per radius.
-        signs: What was looked for to tell a hidden gradient.
+        signs: What was looked for to tell a hidden gradient; nothing if the model has none.
         goal: The class that predictions were driven to, in words; empty without one.
         typical: The size of change that breaks half of the right predictions; None if it was not
             searched, or if fewer break.
@@ -383,6 +383,11 @@ def _verdict(found: Robustness) -> Verdict:
         f"changes of the same size leave {percent(row.noise)}.",
         "It is an upper bound: a stronger attack may break more.",
     ]
+    if not found.signs:
+        sentences.append(
+            "The model has no gradient, so only attacks that need none were made: random changes"
+            + (" and a surrogate." if row.black_box is not None else ".")
+        )
     if found.typical is not None:
         sentences.append(
             f"Half of the right predictions break under a change of size {found.typical:.3g} or less."
@@ -423,4 +428,4 @@ def _advice(found: Robustness, kept: float) -> tuple[Advice, ...]:
         text="Trust no robustness that rests on a hidden gradient: remove what hides it (a softmax "
         "before the loss, rounding, saturated outputs) and attack again."
     )
-    return (hidden,) * found.masked + (trained,) * (kept < WEAK)
+    return (hidden,) * found.masked + (trained,) * (kept < WEAK and bool(found.signs))

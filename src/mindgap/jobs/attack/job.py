@@ -29,7 +29,7 @@ from mindgap.ops.attacks.robustness import (
     signs,
     unattacked,
 )
-from mindgap.ops.attacks.scene import GRID, Scene, attackable, scene_of
+from mindgap.ops.attacks.scene import GRID, Scene, attackable, has_gradient, scene_of
 from mindgap.ops.attacks.threat import Norm, Threat
 from mindgap.ops.samples import class_name
 from mindgap.training.fitted import Fitted
@@ -61,7 +61,8 @@ def attack(
 
     Every radius is attacked by gradient, by random noise and through a surrogate that is trained
     on the model's answers. If these show that the model hides its gradient, a ``MaskingNotice``
-    names the signs, and the logits are attacked too.
+    names the signs, and the logits are attacked too. An estimator without a gradient, such as a
+    forest, is attacked by noise and through the surrogate alone.
 
     Args:
         subject: A model with its loss and data, or what ``fit`` returned. The test data are
@@ -114,9 +115,10 @@ def attack(
         found = levels(scene, radii, how, net, goals)
         bar.advance()
         # At the largest radius most predictions break, so that attacks can be told apart best.
-        seen = signs(scene, found[-1], how)
+        seen = signs(scene, found[-1], how) if has_gradient(subject) else ()
         if any(sign.found for sign in seen):
             _warn(seen)
+        if not seen or any(sign.found for sign in seen):
             found = hardened(scene, found, how, goals)
         bar.advance()
         if smallest:

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor
 
-from mindgap.core import InputError, Subject, Undefined, Which, generator
+from mindgap.core import EstimatorModule, InputError, Subject, Undefined, Which, generator
 from mindgap.ops.attacks.threat import Norm, Threat
 from mindgap.ops.attacks.victim import Victim
 
@@ -132,8 +132,20 @@ def _ends(inputs: Tensor) -> tuple[Tensor, Tensor]:
     return inputs.amin(others, keepdim=True)[0], inputs.amax(others, keepdim=True)[0]
 
 
+def has_gradient(subject: Subject) -> bool:
+    """Tell whether gradients can lead an attack, also where a model hides them.
+
+    >>> data = torch.rand(4, 2), torch.arange(4) % 2
+    >>> has_gradient(Subject(torch.nn.Linear(2, 2), "cross_entropy", data))
+    True
+    """
+    return not isinstance(subject.model, EstimatorModule)
+
+
 def undefined_without(subject: Subject) -> None:
-    """Raise Undefined, with the reason, where a subject cannot be attacked."""
+    """Raise Undefined, with the reason, where a subject cannot be attacked by gradient."""
+    if not has_gradient(subject):
+        raise Undefined("needs a gradient, and an estimator has none")
     try:
         attackable(subject, "train", torch.arange(1))
     except InputError as error:

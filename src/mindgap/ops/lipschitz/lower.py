@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from mindgap.core import InputError, copied, evaluating, implements
+from mindgap.core import InputError, copied, evaluating, implements, kind_of
 
 STEPS, STARTS = 150, 16
 _SHARP = (3.0, 200.0)  # of the softplus, in units of what enters it, at the first and the last step
@@ -236,7 +236,7 @@ def _slopes(model: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
     outputs = model(given).reshape(len(given), -1)
     if not outputs.requires_grad:
         raise InputError(
-            f"The model must be differentiable by its inputs, got {type(model).__name__}, which is "
+            f"The model must be differentiable by its inputs, got {kind_of(model)}, which is "
             "not. Pass a torch module."
         )
     count = outputs.shape[1]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from mindgap.core import Batch, InputError, Subject, Which, evaluating
+from mindgap.core import Batch, InputError, Subject, Which, evaluating, kind_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ def find_head(subject: Subject, name: str = "") -> str:
     if not calls:
         raise InputError(
             "The model must call a linear layer to have a head, got "
-            f"{type(subject.model).__name__} that calls none. Name the layer with head='…' or end "
+            f"{kind_of(subject.model)} that calls none. Name the layer with head='…' or end "
             "the model with nn.Linear."
         )
     made = [call.name for call in calls if _same(call.output, output)]
