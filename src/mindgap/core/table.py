@@ -11,6 +11,7 @@ from mindgap.core.plain import fields_of
 Held = Literal["yes", "direction", "no"]
 TINY = "Tiny run: it shows that the study runs, with too few trials to judge anything."
 HELD: Mapping[Held, str] = {"yes": "Holds", "direction": "Direction only", "no": "Not shown"}
+WIDEST = 40  # characters of the rule under a last column of sentences
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Table:
             [cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in cells
         ]
         lines = ["  ".join(row).rstrip() for row in padded]
-        rule = "  ".join("─" * width for width in widths)
+        rule = "  ".join("─" * width for width in (*widths[:-1], min(widths[-1], WIDEST)))
         return "\n".join(
             [
                 *(self.title, "", lines[0], rule, *lines[1:]),

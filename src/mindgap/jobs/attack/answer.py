@@ -70,6 +70,7 @@ class Found:
         goals: The class that each sample was driven to; None without a goal.
         goal: The goal in words.
         sizes: The smallest change that broke each prediction; None if it was not searched.
+        shares: Whether radii are shares of the training inputs' range.
     """
 
     levels: tuple[Level, ...]
@@ -79,6 +80,7 @@ class Found:
     goals: Tensor | None = None
     goal: str = ""
     sizes: Tensor | None = None
+    shares: bool = True
 
     def reached(self, level: Level, targets: Tensor) -> float | None:
         """The share of the samples of other classes that arrive at the goal at a radius."""
@@ -105,6 +107,8 @@ class Robustness(Answer):
         name: The subject's name.
         norm: The norm of the changes.
         split: The split that was attacked.
+        shares: Whether a radius is a share of the training inputs' range, as it is by default.
+        tolerance: In a regression, how far from its target a right prediction may be.
         clean: The accuracy without an attack.
         headline: The radius of the headline.
         rows: One per radius.
@@ -120,6 +124,8 @@ class Robustness(Answer):
     name: str
     norm: str
     split: str
+    shares: bool
+    tolerance: float | None
     clean: float
     headline: float
     rows: tuple[Row, ...]
@@ -179,6 +185,8 @@ class Robustness(Answer):
             "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
             for row in self.table
         ]
+        if self.shares:
+            lines += ["", "  A radius is a share of the range of the training inputs."]
         return "\n".join(lines)
 
     def csv(self) -> str:
@@ -205,6 +213,8 @@ def told(subject: Subject, which: Which, scene: Scene, found: Found) -> Robustne
         name=subject.name,
         norm=scene.threat.norm,
         split=which,
+        shares=found.shares,
+        tolerance=scene.victim.tolerance if math.isfinite(scene.victim.tolerance) else None,
         clean=accuracy,
         headline=headline,
         rows=rows,
@@ -379,10 +389,15 @@ def _verdict(found: Robustness) -> Verdict:
     kind, label, tone = _case(found, kept)
     most = round_up(row.accuracy, decimals(row.accuracy) + 2)
     sentences = [
+        "That is an upper bound: a stronger attack may break more.",
         f"Without an attack {percent(found.clean)} of the {found.split} predictions are right; random "
         f"changes of the same size leave {percent(row.noise)}.",
-        "It is an upper bound: a stronger attack may break more.",
     ]
+    if found.tolerance is not None:
+        sentences.append(
+            f"A number counts as right within {found.tolerance:.3g} of its target, half a standard "
+            "deviation of the targets."
+        )
     if not found.signs:
         sentences.append(
             "The model has no gradient, so only attacks that need none were made: random changes"

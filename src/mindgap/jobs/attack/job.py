@@ -125,9 +125,8 @@ def attack(
             found, sizes = sharpened(scene, found, how)
             bar.advance()
     headline = found[_place(scene, found)]
-    return told(
-        subject, which, scene, Found(found, headline, tuple(seen), clean, goals, words, sizes)
-    )
+    whole = Found(found, headline, seen, clean, goals, words, sizes, shares=threat is None)
+    return told(subject, which, scene, whole)
 
 
 def _masked(scene: Scene, mask: Tensor | None, threat: Threat | None) -> Scene:
