@@ -53,10 +53,11 @@
   // Sections of a text and one chart, as in page.css.
   const BESIDE = "main > section:has(> h2 + .lead + .charts:last-child > .wide:only-child:not(.samples))";
   // Paper is white and narrow: about 640 pixels between the margins, less in a half row, and less where
-  // a chart stands next to its text. Bars that lie and maps need their height; four others fit on a page.
-  const paper = (plot, data, { height, scene, yaxis }) => {
+  // a chart stands next to its text. Bars that lie and maps need their height, and names that stand upright
+  // need some; four others fit on a page.
+  const paper = (plot, data, { height, scene, xaxis, yaxis }) => {
     const beside = plot.closest(BESIDE), wide = plot.closest(".chart.wide");
-    const tallest = scene || data[0]?.type === "heatmap" ? 320 : yaxis?.autorange === "reversed" ? 480 : 195;
+    const tallest = scene || data[0]?.type === "heatmap" ? 320 : yaxis?.autorange === "reversed" ? 480 : xaxis?.autotickangles ? 230 : 195;
     return { autosize: false, width: beside ? 420 : wide ? 640 : 300, height: Math.min(height, tallest) };
   };
   const redraw = (dark, size) => {

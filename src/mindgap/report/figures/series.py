@@ -28,7 +28,7 @@ from mindgap.report.style import (
 
 HATCH = {"size": 7, "solidity": 0.3}
 MOST_LETTERS = 110  # of all names together, that fit under bars side by side
-LONGEST_NAME = 14  # characters under a bar
+LONGEST_NAME, ON_PAPER = 14, 80  # characters under a bar, and under all bars across a printed page
 FLAT = 0.02  # of the highest bin, four pixels of a chart; lower bins cannot be read
 LETTER = 0.023  # width of a letter of a note, as a share of a lying chart
 
@@ -39,7 +39,7 @@ def bar_figure(chart: Bar) -> Figure:
     if lying is None:
         lying = sum(map(len, chart.names)) > MOST_LETTERS
     traces = [_bars(chart, row, k, lying) for k, row in enumerate(chart.series)]
-    longest = 28 if lying else max(LONGEST_NAME, MOST_LETTERS // max(len(chart.names), 1))
+    longest = 28 if lying else max(LONGEST_NAME, ON_PAPER // max(len(chart.names), 1))
     names = {
         **named(chart.names, longest),
         "title": axis_title(chart.x_label),
