@@ -9,7 +9,9 @@ from mindgap.diagnoses.inputs.target_in_inputs import TargetInInputs as TargetIn
 from mindgap.diagnoses.inputs.unscaled_inputs import UnscaledInputs as UnscaledInputs
 from mindgap.diagnoses.labels.contradictory_samples import ContradictorySamples as ContradictorySamples
 from mindgap.diagnoses.labels.lagged_test_labels import LaggedTestLabels as LaggedTestLabels
+from mindgap.diagnoses.labels.other_target_units import OtherTargetUnits as OtherTargetUnits
 from mindgap.diagnoses.labels.permuted_test_classes import PermutedTestClasses as PermutedTestClasses
+from mindgap.diagnoses.labels.shuffled_labels import ShuffledLabels as ShuffledLabels
 from mindgap.diagnoses.labels.shuffled_test_labels import ShuffledTestLabels as ShuffledTestLabels
 from mindgap.diagnoses.labels.wrong_labels import WrongLabels as WrongLabels
 from mindgap.diagnoses.labels.wrong_test_labels import WrongTestLabels as WrongTestLabels

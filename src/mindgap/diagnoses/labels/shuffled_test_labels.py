@@ -84,17 +84,17 @@ class ShuffledTestLabels(Diagnosis):
                 "labels per sample. Test one label at a time."
             )
         found = reference(subject)
-        known, left = _reference_agreement(found, "train"), _reference_agreement(found, "test")
-        own, own_left = _agreement(subject, "train"), _agreement(subject, "test")
+        known, left = reference_agreement(found, "train"), reference_agreement(found, "test")
+        own, own_left = agreement(subject, "train"), agreement(subject, "test")
         error = 3 / math.sqrt(len(found.test))
-        p_value = _chance(found)
+        p_value = chance(found)
         shuffled = (
             known > LEARNED
             and own > LEARNED
             and left < LEFT * known + error
             and own_left < LEFT * own + error
             and p_value < LEVEL
-            and _same_scores(found)
+            and same_scores(found)
             and not _renamed_or_moved(subject)
         )
         return self._found(subject, own, own_left, p_value) if shuffled else None
@@ -143,42 +143,44 @@ class ShuffledTestLabels(Diagnosis):
         return fit(recipe.replace(test=(inputs, mixed)), seed=seed).subject()
 
 
-def _above_chance(predicted: Tensor, labels: Tensor) -> float:
+def _abovechance(predicted: Tensor, labels: Tensor) -> float:
     """Agreement of classes minus that of independent ones with the same shares."""
     classes = int(max(predicted.max(), labels.max())) + 1
     shares = [part.bincount(minlength=classes).double() / len(part) for part in (predicted, labels)]
     return float((predicted == labels).double().mean() - shares[0] @ shares[1])
 
 
-def _agreement(subject: Subject, which: Which) -> float:
+def agreement(subject: Subject, which: Which) -> float:
+    """Return how well the model's predictions agree with the targets, above chance."""
     if subject.task == "classification":
         labels = subject.targets(which).cpu()
-        return _above_chance(subject.predictions(which).cpu(), labels)
+        return _abovechance(subject.predictions(which).cpu(), labels)
     return lag(subject, which).now
 
 
-def _reference_agreement(found: Reference, which: Which) -> float:
+def reference_agreement(found: Reference, which: Which) -> float:
+    """Return how well a reference predictor agrees with the targets, above chance."""
     scores, targets = found.scores(which), found.targets(which)
     if found.classification:
-        return _above_chance(scores.argmax(1), targets.argmax(1))
+        return _abovechance(scores.argmax(1), targets.argmax(1))
     return find_lag(scores, targets, "regression").now
 
 
-def _chance(found: Reference) -> float:
-    """How likely the reference does that much worse on test data by chance."""
+def chance(found: Reference, good: Which = "train", bad: Which = "test") -> float:
+    """How likely the reference does that much worse on one split than on the other by chance."""
     if found.classification:
-        wrong = [int(found.errors(which).sum()) for which in ("train", "test")]
+        wrong = {which: int(found.errors(which).sum()) for which in (good, bad)}
         total = len(found.train) + len(found.test)
-        return hypergeometric_tail(wrong[1], len(found.test), sum(wrong), total)
+        return hypergeometric_tail(wrong[bad], len(found.scores(bad)), sum(wrong.values()), total)
     turned = [
-        math.atanh(min(0.9999, max(-0.9999, _reference_agreement(found, which))))
-        for which in ("train", "test")
+        math.atanh(min(0.9999, max(-0.9999, reference_agreement(found, which))))
+        for which in (good, bad)
     ]
-    error = math.sqrt(sum(1 / max(len(found.scores(w)) - 3, 1) for w in ("train", "test")))
+    error = math.sqrt(sum(1 / max(len(found.scores(w)) - 3, 1) for w in (good, bad)))
     return normal_tail((turned[0] - turned[1]) / error)
 
 
-def _same_scores(found: Reference) -> bool:
+def same_scores(found: Reference) -> bool:
     """Whether the reference's scores are spread alike in both splits."""
     train, test = (
         found.margins(which) if found.classification else found.scores(which).mean(1)

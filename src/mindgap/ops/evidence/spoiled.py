@@ -1,7 +1,9 @@
 """Wrong targets, copied samples and inputs that tell the target, on purpose, for plants."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from mindgap.core import Recipe
 
 
 def some(count: int, share: float, random: torch.Generator) -> Tensor:
@@ -65,3 +67,26 @@ def marked(inputs: Tensor, targets: Tensor, like: Tensor) -> Tensor:
     level = (2 * (level - level.mean()) / level.std() * like.std()).to(found.dtype)
     found[..., -1] = level.view(-1, *[1] * (inputs.ndim - 2))
     return found
+
+
+def numeric(recipe: Recipe) -> Recipe:
+    """Turn a classification into the regression of the class number; leave a regression as it is.
+
+    Args:
+        recipe: With training and test data.
+
+    >>> data = torch.ones(4, 2), torch.tensor([0, 1, 0, 1])
+    >>> made = numeric(Recipe(model=lambda: nn.Linear(2, 2), train=data, test=data))
+    >>> made.train[1].flatten().tolist(), made.model()(torch.ones(4, 2)).shape
+    ([0.0, 1.0, 0.0, 1.0], torch.Size([4, 1]))
+    """
+    if recipe.train[1].is_floating_point():
+        return recipe
+    model, classes = recipe.model, int(recipe.train[1].max()) + 1
+    train, test = ((x, y.float()[:, None]) for x, y in (recipe.train, recipe.test))
+    return recipe.replace(
+        model=lambda: nn.Sequential(model(), nn.Linear(classes, 1)),
+        train=train,
+        test=test,
+        loss="mse",
+    )
