@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from mindgap.core import Advice, Chart, Cost, Direction, Result, plain, write_as
 from mindgap.core.plain import fields_of
@@ -144,21 +144,36 @@ def _least_telling(card: Card) -> tuple[bool, bool]:
 class Answer(abc.ABC):
     """What a job found; ``print`` shows its text.
 
-    A subclass is a dataclass and writes ``text`` and ``page``; one that has samples writes ``csv``.
+    A subclass is a dataclass with a verdict, and writes ``text``; one that has samples or layers
+    writes ``csv``. Its ``template`` is the page, and ``drawn`` says where the charts are.
     """
 
+    template: ClassVar[str]
     charts: tuple[Chart, ...]
+
+    @property
+    @abc.abstractmethod
+    def verdict(self) -> Verdict:
+        """The result in words."""
 
     @abc.abstractmethod
     def text(self) -> str:
         """Write the answer for a terminal."""
 
-    @abc.abstractmethod
+    def drawn(self) -> dict[str, Sequence[Chart]]:
+        """Return the charts by the places in the template."""
+        return {"charts": self.charts}
+
     def page(self) -> str:
         """Write the answer as a whole page."""
+        from mindgap.report import html
+        from mindgap.report.draw import draw_all
+
+        places = {place: draw_all(charts, place) for place, charts in self.drawn().items()}
+        return html.render(self.template, found=self, verdict=self.verdict, **places)
 
     def csv(self) -> str | None:
-        """Write one line per sample; None if the answer is not about samples."""
+        """Write one line per sample or layer; None if the answer is about neither."""
         return None
 
     def further(self) -> dict[str, Any]:
@@ -166,9 +181,10 @@ class Answer(abc.ABC):
         return {}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, without the charts."""
+        """Return plain data, without the charts and without a model."""
         fields = fields_of(self)
-        del fields["charts"]
+        for name in ("charts", "model"):
+            fields.pop(name, None)
         found: dict[str, Any] = plain({**fields, **self.further()}, fallback=repr)
         return found
 
@@ -176,7 +192,7 @@ class Answer(abc.ABC):
         return self.text()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a page (.html), all numbers (.json) or, with samples, one line for each (.csv).
+        """Write a page (.html), all numbers (.json) or one line per sample or layer (.csv).
 
         Args:
             path: The file to write.

@@ -23,6 +23,10 @@ from mindgap.core.purity import preserved
 from mindgap.ops.evidence.activations import placed
 from mindgap.ops.initialization.following import Following, Seen
 from mindgap.ops.norms.watch import as_inputs
+from mindgap.ops.signal.trace import Trace
+from mindgap.ops.signal.watch import TIME
+
+_CALL = " (call "  # what numbers the calls of a layer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,17 +37,25 @@ class LayerVariance:
         name: The layer; further calls are numbered.
         forward: Mean square of what leaves the layer.
         signal: Mean over units of the variance over samples: the part that depends on the sample.
-        backward: Mean square of the gradient by what leaves the layer.
+        backward: Mean square of the gradient by what leaves the layer; None where the loss does not
+            depend on it.
         predicted_forward: Mean square that is expected over draws of the weights, or None.
         predicted_backward: The same of the gradient, given that of the outputs.
+        size: How many numbers leave the layer, of the whole batch.
     """
 
     name: str
     forward: float
     signal: float
-    backward: float
+    backward: float | None
     predicted_forward: float | None
     predicted_backward: float | None
+    size: int
+
+    @property
+    def layer(self) -> str:
+        """The name without the number of the call."""
+        return self.name.partition(_CALL)[0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,6 +71,20 @@ class Propagation:
     layers: tuple[LayerVariance, ...]
     refused: Mapping[str, str]
     approximated: Mapping[str, str]
+
+    @property
+    def gradients(self) -> Trace | None:
+        """The norms of the gradient along layers and steps; None if there are none, or no
+        finite ones."""
+        calls = dict[str, list[float]]()
+        for row in self.layers:
+            if row.backward is not None:
+                norm = math.sqrt(row.backward * row.size)
+                calls.setdefault(row.layer, []).append(norm)
+        times = {name: tuple(norms) for name, norms in calls.items() if len(norms) >= TIME}
+        layers = {name: math.hypot(*norms) for name, norms in calls.items()}
+        known = bool(layers) and all(map(math.isfinite, layers.values()))
+        return Trace(layers, times) if known else None
 
     @property
     def forward_growth(self) -> float:
@@ -277,11 +303,12 @@ def _row(name: str, seen: Seen, gradient: Tensor | None, guess: Tensor | None) -
         name=name,
         forward=seen.forward,
         signal=seen.signal,
-        backward=0.0 if gradient is None else float(gradient.double().square().mean()),
+        backward=None if gradient is None else float(gradient.double().square().mean()),
         predicted_forward=None
         if seen.moments is None
         else float(seen.moments.square.detach().mean()),
         predicted_backward=None if guess is None else float(guess.mean()),
+        size=seen.size,
     )
 
 
@@ -289,13 +316,14 @@ def _numbered(names: Sequence[str]) -> Iterator[str]:
     counts = dict[str, int]()
     for name in names:
         counts[name] = counts.get(name, 0) + 1
-        yield name if counts[name] == 1 else f"{name} (call {counts[name]})"
+        yield name if counts[name] == 1 else f"{name}{_CALL}{counts[name]})"
 
 
-def _growth(values: Sequence[float]) -> float:
-    if len(values) < 2 or not 0 < values[0] < math.inf:
+def _growth(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    if len(known) < 2 or not 0 < known[0] < math.inf:
         return math.nan
-    return float((values[-1] / values[0]) ** (1 / (len(values) - 1)))
+    return float((known[-1] / known[0]) ** (1 / (len(known) - 1)))
 
 
 def _short(value: float | None) -> str:
