@@ -1,4 +1,4 @@
-"""Tell whether signals and gradients pass the initial weights of your own model, and start better.
+"""Tell whether signals and gradients pass your model's initial weights, and suggest better ones.
 
   mindgap initialize my_model.py:make_subject --report initialize.html
   mindgap initialize my_model.py:make_subject --scheme orthogonal --scheme lsuv
@@ -7,7 +7,7 @@
 One batch of training data passes through the network with its initial weights, and through copies
 that every scheme re-initialized. If the weights from before training are unknown, those of the
 model are followed as they are. The scheme is suggested whose signals and gradients stay furthest
-from the limits beyond which networks do not train. The model itself is not changed.
+from the limits of healthy networks. The model itself is not changed.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--fan",
         choices=("in", "out"),
         default="in",
-        help="whether Kaiming's schemes keep the variance of signals or of gradients (in)",
+        help="what Kaiming's schemes keep: in for the variance of signals, out for gradients (in)",
     )
     parser.add_argument(
         "--gain",

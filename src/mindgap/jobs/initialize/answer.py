@@ -6,19 +6,18 @@ import io
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from torch import nn
 
 from mindgap.core import Advice, Chart, Line, Mark
-from mindgap.core.chart.numbers import number
 from mindgap.diagnoses.training import bad_initialization as bad
-from mindgap.diagnoses.training.exploding_gradients import ExplodingGradients
 from mindgap.diagnoses.training.vanishing_gradients import VanishingGradients
-from mindgap.ops.initialization.propagation import LayerVariance, Propagation, curve
+from mindgap.jobs.initialize.weights import Weights, decades
+from mindgap.ops.initialization.propagation import LayerVariance, curve
 from mindgap.ops.initialization.reinitialize import kept_notice
-from mindgap.ops.signal.depth import BLOWN, LOST, Profile
+from mindgap.ops.signal.depth import BLOWN, LOST
 from mindgap.report.parts import Answer, Tone, Verdict
 
 Origin = Literal["initial", "recipe", "model"]
@@ -42,130 +41,6 @@ LEGEND = (
     "forward, backward: factor of the mean square per layer. signal, gradient: orders of magnitude "
     "of the signal's variance and of the gradient's norm, at worst."
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Weights:
-    """What becomes of signals and gradients with one choice of weights.
-
-    Args:
-        name: A scheme, or "initial" or "as it is" for the network's own.
-        state: "healthy", or what is wrong.
-        sentences: What is wrong, in words.
-        forward: Factor per layer of the mean square of what leaves a layer; None if unknown.
-        backward: The same of gradients, from the last layer to the first.
-        signal: Orders of magnitude by which the signal's variance changes at worst.
-        signal_from: The layer from which on it vanishes or explodes.
-        gradient: Orders of magnitude by which the gradient's norm changes at worst.
-        gradient_from: The layer where it vanishes or explodes.
-        steps: Whether only that is wrong, and only along the steps of a sequence.
-        share: The larger of both as a share of its limit: above one, something is wrong.
-        signals: The signal's variance at every layer, divided by that at the first.
-        gradients: The gradient's norm at every layer, divided by that at the last.
-        layers: Predicted and measured second moments.
-        refused: Places without a prediction, and why.
-        approximated: Places where the prediction is approximate, and how.
-    """
-
-    name: str
-    state: str
-    sentences: tuple[str, ...]
-    forward: float | None
-    backward: float | None
-    signal: float | None
-    signal_from: str
-    gradient: float | None
-    gradient_from: str
-    steps: bool
-    share: float
-    signals: dict[str, float]
-    gradients: dict[str, float]
-    layers: tuple[LayerVariance, ...]
-    refused: dict[str, str]
-    approximated: dict[str, str]
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table of schemes."""
-        growth = (_number(self.forward), _number(self.backward))
-        worst = (_decades(self.signal), _decades(self.gradient))
-        return (self.name, *growth, *worst, self.signal_from or self.gradient_from, self.state)
-
-    @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """The table of layers."""
-        return [
-            (
-                row.name or "(model)",
-                *map(_short, (row.forward, row.predicted_forward, row.signal)),
-                *map(_short, (row.backward, row.predicted_backward)),
-            )
-            for row in self.layers
-        ]
-
-
-def weights_of(name: str, where: str, found: Propagation) -> Weights:
-    """Judge signals and gradients by the limits of the diagnoses of both.
-
-    Args:
-        name: Of the weights.
-        where: In which network, for the sentences.
-        found: Its second moments.
-    """
-    course, trace = bad.signal_course(found), found.gradients
-    troubles, blamed, steps = list[tuple[str, str]](), "", False
-    if course is None:
-        first = found.layers[0]
-        what = "The same for every sample" if math.isfinite(first.signal) else "No finite number"
-        troubles.append(("no signal", f"{what} leaves layer {first.name!r} {where}."))
-    elif course.verb:
-        state = "vanishing signals" if course.verb == "vanish" else "exploding signals"
-        troubles.append((state, course.told(where)))
-    if trace is None:
-        troubles.append(("no gradient", f"No finite gradient reaches the layers {where}."))
-    else:
-        for diagnosis in (ExplodingGradients, VanishingGradients):
-            wrong = diagnosis.blamed(trace)
-            if wrong is not None:
-                blamed, steps = wrong[0], not troubles and wrong[2] != "layer"
-                troubles.append((f"{diagnosis.state} gradient", diagnosis.told(*wrong)))
-    profiles = [] if trace is None else [trace.profile, *map(Profile, trace.times.values())]
-    changes = [size for one in profiles for size in (_log(one.least), _log(one.most))]
-    gradient = max(changes, key=abs, default=None)
-    limit = bad.GAINED if course is not None and course.worst > 0 else bad.LOST
-    return Weights(
-        name=name,
-        state=troubles[0][0] if troubles else "healthy",
-        sentences=tuple(sentence for _, sentence in troubles),
-        forward=_finite(found.forward_growth),
-        backward=_finite(found.backward_growth),
-        signal=None if course is None else course.worst,
-        signal_from=course.begins if course is not None and course.verb else "",
-        gradient=gradient,
-        gradient_from=blamed,
-        steps=steps,
-        share=max(
-            math.inf if course is None else abs(course.worst) / limit,
-            math.inf if gradient is None else abs(gradient) / _log(BLOWN),
-        ),
-        signals={} if course is None else _relative(course.names, course.signals, 0),
-        gradients={} if trace is None else _relative(trace.layers, [*trace.layers.values()], -1),
-        layers=found.layers,
-        refused=dict(found.refused),
-        approximated=dict(found.approximated),
-    )
-
-
-def _relative(names: Iterable[str], values: Sequence[float], to: int) -> dict[str, float]:
-    return {name: value / (values[to] or 1.0) for name, value in zip(names, values, strict=True)}
-
-
-def _log(ratio: float) -> float:
-    return math.log10(max(ratio, 10**-bad.ENDLESS))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -219,7 +94,7 @@ class Initialization(Answer):
     @property
     def limits(self) -> tuple[str, ...]:
         """Orders of magnitude that signals may lose and gain, and gradients may change."""
-        return tuple(f"{limit:g}" for limit in (bad.LOST, bad.GAINED, _log(BLOWN)))
+        return tuple(f"{limit:g}" for limit in (bad.LOST, bad.GAINED, math.log10(BLOWN)))
 
     def mark(self, row: Weights) -> str:
         """Return an asterisk for the suggested scheme.
@@ -307,7 +182,7 @@ def _depth(weights: Sequence[Weights], what: str, limits: tuple[float, float]) -
         y_scale="log",
         series=[each for each in series if each.x],
         marks=[Mark(name="beyond healthy networks", y=limit) for limit in limits],
-        caption="Dotted lines: beyond them networks do not train.",
+        caption="Healthy networks stay between the dotted lines.",
     )
 
 
@@ -352,8 +227,8 @@ def _verdict(found: Initialization) -> Verdict:
 def _changes(row: Weights) -> str:
     where = "Here" if row.name in ("initial", "as it is") else f"With {row.name}"
     return (
-        f"{where} the signal's variance changes by a factor of 10^{_decades(row.signal)} at worst, and "
-        f"the gradient's norm by 10^{_decades(row.gradient)}."
+        f"{where} the signal's variance changes by a factor of 10^{decades(row.signal)} at worst, and "
+        f"the gradient's norm by 10^{decades(row.gradient)}."
     )
 
 
@@ -371,19 +246,3 @@ def _advice(found: Initialization) -> list[Advice]:
         Advice(text=f"Initialize with {found.suggested}, then train{lost}.", code=code),
         instead,
     ]
-
-
-def _number(value: float | None) -> str:
-    return number(value, 3)
-
-
-def _short(value: float | None) -> str:
-    return "—" if value is None else f"{value:.3g}"
-
-
-def _decades(value: float | None) -> str:
-    if value is None:
-        return "—"
-    if abs(value) >= bad.ENDLESS:
-        return "∞" if value > 0 else "−∞"
-    return f"{value:.1f}".replace("-", "−")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from torch import nn
 
 from mindgap.core import InputError, Progress, Subject, integer, validated
-from mindgap.jobs.initialize.answer import PLACES, Initialization, Origin, told, weights_of
+from mindgap.jobs.initialize.answer import PLACES, Initialization, Origin, told
+from mindgap.jobs.initialize.weights import weights_of
 from mindgap.ops.initialization.propagation import Propagation, propagation
 from mindgap.ops.initialization.reinitialize import redrawn
 from mindgap.ops.initialization.schemes import Fan, Scheme, SchemeName
@@ -31,8 +32,8 @@ def initialize(
 
     One batch of training data passes through the network with its initial weights, and through
     copies that every scheme re-initialized. The scheme is suggested whose signals and gradients
-    stay furthest from the limits beyond which networks do not train. The batch alone decides; test
-    data are not used. The model is not changed.
+    stay furthest from the limits of healthy networks. The batch alone decides; test data are not
+    used. The model is not changed.
 
     Args:
         subject: A model with its loss and data, or what ``fit`` returned. Its initial weights are
@@ -46,6 +47,7 @@ def initialize(
         seed: Seed of the draws.
         progress: Whether to show a progress bar.
 
+    >>> import torch
     >>> layers = [nn.Linear(8, 8, bias=False) for _ in range(20)]
     >>> for layer in layers:
     ...     _ = layer.weight.data.copy_(0.1 * torch.eye(8))
