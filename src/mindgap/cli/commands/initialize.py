@@ -1,4 +1,4 @@
-"""Tell whether signals and gradients pass your model's initial weights, and suggest better ones.
+"""Check whether signals and gradients pass initial weights, and get better ones.
 
   mindgap initialize my_model.py:make_subject --report initialize.html
   mindgap initialize my_model.py:make_subject --scheme orthogonal --scheme lsuv
