@@ -247,13 +247,18 @@ def followed(model: nn.Module, inputs: Tensor | Inputs, mode: Following) -> Tens
 
 
 def curve(name: str, values: Sequence[float | None]) -> Series:
-    """Make a curve over layers of what is positive and finite."""
-    kept = [
-        (place, value)
-        for place, value in enumerate(values, 1)
-        if value is not None and 0 < value < math.inf
-    ]
-    return Series(name=name, x=[place for place, _ in kept], y=[value for _, value in kept])
+    """Make a curve over layers of what is positive and finite, with gaps where nothing is.
+
+    Args:
+        name: What the legend says.
+        values: One per layer.
+
+    >>> curve("predicted", [1.0, None, math.inf, 2.0]).y
+    (1.0, None, None, 2.0)
+    """
+    kept = [value if value is not None and 0 < value < math.inf else None for value in values]
+    places = range(1, len(kept) + 1) if any(kept) else ()
+    return Series(name=name, x=places, y=kept if places else ())
 
 
 def _gradients(value: Tensor, places: Sequence[object]) -> list[Tensor | None]:
