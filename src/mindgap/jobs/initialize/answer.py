@@ -206,7 +206,8 @@ def _verdict(found: Initialization) -> Verdict:
     healthy = own.state == "healthy"
     if healthy:
         headline = f"Signals and gradients are healthy {where}."
-        better = "No scheme does better." if own.share <= best.share else _changes(best)
+        none = f"No scheme does better; {best.name} comes nearest."
+        better = none if own.share <= best.share else _changes(best)
         sentences = [_changes(own), better]
     else:
         headline, *more = own.sentences

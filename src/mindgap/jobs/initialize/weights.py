@@ -150,11 +150,11 @@ def decades(value: float | None) -> str:
     Args:
         value: The logarithm; None if it is unknown.
 
-    >>> decades(-1.25), decades(1e3), decades(None)
-    ('−1.2', '∞', '—')
+    >>> decades(-1.25), decades(-0.01), decades(1e3), decades(None)
+    ('−1.2', '0.0', '∞', '—')
     """
     if value is None:
         return "—"
     if abs(value) >= ENDLESS:
         return "∞" if value > 0 else "−∞"
-    return f"{value:.1f}".replace("-", "−")
+    return f"{round(value, 1) + 0.0:.1f}".replace("-", "−")  # zero has no sign
