@@ -257,8 +257,8 @@ def curve(name: str, values: Sequence[float | None]) -> Series:
     (1.0, None, None, 2.0)
     """
     kept = [value if value is not None and 0 < value < math.inf else None for value in values]
-    places = range(1, len(kept) + 1) if any(kept) else ()
-    return Series(name=name, x=places, y=kept if places else ())
+    places = [*range(1, len(kept) + 1)] if any(kept) else []
+    return Series(name=name, x=places, y=kept if places else [])
 
 
 def _gradients(value: Tensor, places: Sequence[object]) -> list[Tensor | None]:
