@@ -65,7 +65,11 @@ class Profile:
 
     @property
     def least(self) -> float:
-        """The smallest share that is left, of layers that the gradient does not pass by."""
+        """The smallest share that is left, of layers that the gradient does not pass by.
+
+        >>> Profile((1.0, 1e-6, 1.0)).least, Profile((1e-6, 1e-3, 1.0)).least
+        (1.0, 1e-06)
+        """
         return min(r for r, aside in zip(self.reach, self.aside, strict=True) if not aside)
 
     @property
