@@ -70,7 +70,7 @@ def test_drivers_and_workers_of_light_trials_start_quickly() -> None:
 
 VERBS = (
     "attack", "catalog", "certify", "choose_head", "decompose", "ensemble", "examine", "explain", "find", "fit",
-    "lipschitz", "monitor", "retrain_head", "sample", "sweep", "weigh",
+    "initialize", "lipschitz", "monitor", "retrain_head", "sample", "sweep", "weigh",
 )  # fmt: skip
 PACKAGES = (
     "bounds", "data", "integrations", "measures", "nets", "remedies", "runs", "sampling", "studies",

@@ -144,6 +144,16 @@ class Pages:
         few = {"samples": 20, "steps": 2, "ascent": 3} if self.small else {"local": 20}
         mindgap.lipschitz(self.fitted, **few).save(path)
 
+    def initialize(self, path: Path) -> None:
+        """Signals that vanish in weights three times too small, and schemes that keep them."""
+        model = MLP((64, *[64] * (4 if self.small else 15), 10), bias=False)
+        for weight in model.parameters():
+            torch.nn.init.kaiming_normal_(weight, generator=torch.Generator().manual_seed(0))
+            weight.data /= 3
+        data, name = self.recipe().train, "16 layers, weights three times too small"
+        start = mindgap.Subject(model, "cross_entropy", data, initial=model.state_dict(), name=name)
+        mindgap.initialize(start).save(path)
+
     def landscape(self, path: Path) -> None:
         """The loss around the weights."""
         few = {"points": 5, "samples": 50} if self.small else {"points": 25, "samples": 500}
@@ -204,7 +214,7 @@ class Pages:
 
 PICTURED = (
     *("examine", "compare", "improve", "certify", "weigh", "sample", "attack", "lipschitz"),
-    *("landscape", "monitor", "study", "reproduce"),
+    *("initialize", "landscape", "monitor", "study", "reproduce"),
 )
 FURTHER = ("decompose", "head", "surface")  # pages without a picture in the documentation
 

@@ -31,6 +31,7 @@ lazy(
         "jobs.explain": "explain",
         "jobs.head.choose": "choose_head retrain_head",
         "jobs.improve.job": "improve",
+        "jobs.initialize.job": "initialize",
         "jobs.landscape.job": "landscape",
         "jobs.lipschitz.job": "lipschitz",
         "jobs.monitor.job": "monitor",

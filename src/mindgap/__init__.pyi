@@ -27,6 +27,7 @@ from mindgap.jobs.explain import explain as explain
 from mindgap.jobs.head.choose import choose_head as choose_head
 from mindgap.jobs.head.choose import retrain_head as retrain_head
 from mindgap.jobs.improve.job import improve as improve
+from mindgap.jobs.initialize.job import initialize as initialize
 from mindgap.jobs.landscape.job import landscape as landscape
 from mindgap.jobs.lipschitz.job import lipschitz as lipschitz
 from mindgap.jobs.monitor.job import monitor as monitor

@@ -11,8 +11,8 @@ import mindgap
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (
-    *("conditioning", "curvature", "decomposition", "expressivity", "landscapes", "layers"),
-    *("minima", "monitor", "norms", "overfitting"),
+    *("conditioning", "curvature", "decomposition", "expressivity", "initialization"),
+    *("landscapes", "layers", "minima", "monitor", "norms", "overfitting"),
 )
 BLOCKS = [
     pytest.param(block, id=f"{page}-{number}")

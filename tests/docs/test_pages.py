@@ -250,7 +250,8 @@ def check_fetches(built: Path) -> None:
 
 def extension(source: Path, code: str) -> subprocess.CompletedProcess[str]:
     """Run code that imports the extension, whose module names are too common for this process."""
-    environment = {**os.environ, "PYTHONPATH": str(source / "_ext")}
+    path = os.pathsep.join([str(source / "_ext"), *sys.path])  # the package of this process
+    environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )

@@ -38,16 +38,18 @@ def note(text: str) -> None:
 
 
 def answer_options(
-    parser: argparse.ArgumentParser, *, samples: bool = False, bar: bool = True
+    parser: argparse.ArgumentParser, *, samples: bool = False, lines: str = "", bar: bool = True
 ) -> None:
     """Declare where a command writes what it found, and what it prints.
 
     Args:
         parser: Of the command.
         samples: Whether the answer has lines for samples, to be written as CSV.
+        lines: What else it has lines for.
         bar: Whether the command shows a progress bar.
     """
-    kinds = ".html, .json or .csv (one line per sample)" if samples else ".html or .json"
+    lines = "sample" if samples else lines
+    kinds = f".html, .json or .csv (one line per {lines})" if lines else ".html or .json"
     parser.add_argument(
         "--report", "--html", "-o", metavar="PATH", help=f"write the result here: {kinds}"
     )

@@ -3,13 +3,26 @@
 import abc
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from mindgap.core import Advice, Chart, Cost, Direction, Result, plain, write_as
+from mindgap.core import (
+    Advice,
+    Chart,
+    Cost,
+    Direction,
+    NotFiniteError,
+    Result,
+    Subject,
+    plain,
+    write_as,
+)
+from mindgap.core.bound import constant_error
 from mindgap.core.plain import fields_of
+from mindgap.ops.models.parameters import count
 
 Tone = Literal["good", "warn", "bad", "neutral"]
 
@@ -52,6 +65,46 @@ class Facts:
     def scale(self) -> float:
         """What a gap is compared with: one for an error rate, the baseline's loss for a regression."""
         return 1.0 if self.rate else (self.baseline or self.train_error or 1.0)
+
+
+def facts_of(subject: Subject, overlap: float = 0.0, stopped: str = "") -> Facts:
+    """Sizes, errors and the baseline of a subject.
+
+    Args:
+        subject: What was measured.
+        overlap: The share of test samples that are training samples.
+        stopped: Why training ended before its time.
+    """
+    tested = subject.test is not None
+    loss, error = _unless_unknown(subject.mean_loss), _unless_unknown(subject.mean_error)
+    return Facts(
+        name=subject.name,
+        task=subject.task,
+        loss=subject.loss.name,
+        train_samples=len(subject.train),
+        test_samples=len(subject.test) if subject.test is not None else 0,
+        parameters=sum(count(subject.model).values()),
+        train_loss=loss("train"),
+        train_error=error("train"),
+        baseline=_unless_unknown(constant_error)(subject),
+        test_loss=loss("test") if tested else None,
+        test_error=error("test") if tested else None,
+        overlap=overlap,
+        initial=subject.initial is not None,
+        stopped=stopped,
+    )
+
+
+def _unless_unknown(function: Callable[..., float]) -> Callable[..., float]:
+    """Return a function that gives NaN where weights or outputs are no numbers."""
+
+    def known(*arguments: object) -> float:
+        try:
+            return function(*arguments)
+        except NotFiniteError:
+            return math.nan
+
+    return known
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,21 +197,36 @@ def _least_telling(card: Card) -> tuple[bool, bool]:
 class Answer(abc.ABC):
     """What a job found; ``print`` shows its text.
 
-    A subclass is a dataclass and writes ``text`` and ``page``; one that has samples writes ``csv``.
+    A subclass is a dataclass with a verdict, and writes ``text``; one that has samples or layers
+    writes ``csv``. Its ``template`` is the page, and ``drawn`` says where the charts are.
     """
 
+    template: ClassVar[str]
     charts: tuple[Chart, ...]
+
+    @property
+    @abc.abstractmethod
+    def verdict(self) -> Verdict:
+        """The result in words."""
 
     @abc.abstractmethod
     def text(self) -> str:
         """Write the answer for a terminal."""
 
-    @abc.abstractmethod
+    def drawn(self) -> dict[str, Sequence[Chart]]:
+        """Return the charts by the places in the template."""
+        return {"charts": self.charts}
+
     def page(self) -> str:
         """Write the answer as a whole page."""
+        from mindgap.report import html
+        from mindgap.report.draw import draw_all
+
+        places = {place: draw_all(charts, place) for place, charts in self.drawn().items()}
+        return html.render(self.template, found=self, verdict=self.verdict, **places)
 
     def csv(self) -> str | None:
-        """Write one line per sample; None if the answer is not about samples."""
+        """Write one line per sample or layer; None if the answer is about neither."""
         return None
 
     def further(self) -> dict[str, Any]:
@@ -166,9 +234,10 @@ class Answer(abc.ABC):
         return {}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, without the charts."""
+        """Return plain data, without the charts and without a model."""
         fields = fields_of(self)
-        del fields["charts"]
+        for name in ("charts", "model"):
+            fields.pop(name, None)
         found: dict[str, Any] = plain({**fields, **self.further()}, fallback=repr)
         return found
 
@@ -176,7 +245,7 @@ class Answer(abc.ABC):
         return self.text()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a page (.html), all numbers (.json) or, with samples, one line for each (.csv).
+        """Write a page (.html), all numbers (.json) or one line per sample or layer (.csv).
 
         Args:
             path: The file to write.

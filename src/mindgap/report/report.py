@@ -29,9 +29,8 @@ from mindgap.core import (
 from mindgap.core.plain import check_types, fields_of, parsed
 from mindgap.diagnoses.diagnose import Checked, Diagnosed
 from mindgap.report import text as terminal, wording
-from mindgap.report.parts import Card, Facts, Verdict
+from mindgap.report.parts import Card, Facts, Verdict, facts_of
 from mindgap.report.verdict import findings as told
-from mindgap.report.verdict.facts import facts_of
 from mindgap.report.verdict.verdict import judge
 
 T = TypeVar("T")

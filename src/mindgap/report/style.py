@@ -203,7 +203,8 @@ def axis(label: str, scale: Scale = "", percent: bool = False) -> dict[str, Any]
     """Make an axis; powers of ten are written as such, not as µ or n."""
     made: dict[str, Any] = {"title": axis_title(clean(label))}
     if scale == "log":
-        made |= {"type": "log", "exponentformat": "power"}
+        # With more ticks, those of all digits overlap where the axis has less than two decades.
+        made |= {"type": "log", "exponentformat": "power", "nticks": 5}
     elif scale:
         made |= {"type": scale}
     return made | ({"tickformat": ".1~%", "rangemode": "tozero"} if percent else {})

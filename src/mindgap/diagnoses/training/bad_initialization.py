@@ -10,7 +10,7 @@ from mindgap.core import Advice, Diagnosis, Evidence, Finding, Line, Mark, Recip
 from mindgap.core.bound import constant_error
 from mindgap.core.diagnosis import Severity
 from mindgap.ops.evidence.passes import constant_loss
-from mindgap.ops.initialization.propagation import LayerVariance, curve
+from mindgap.ops.initialization.propagation import Propagation, curve
 from mindgap.ops.initialization.subject import initial_model, propagation_of
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
@@ -24,6 +24,11 @@ from mindgap.training.rival import attainable
 # more with Adam, and at 87 % or more, which is guessing, with SGD.
 LOST, GAINED = 8.0, 5.0
 BEGINS = 1.0  # decades at which it is said to begin
+ENDLESS = 300.0  # decades that no number has
+WITHIN = (
+    f"Healthy networks lose less than a factor of 10^{LOST:.0f} and gain less than 10^{GAINED:.0f}."
+)
+INSTEAD = Advice(text="Or put normalization layers or skip connections between the layers.")
 LAYERS, WIDTH = 16, 32  # of the plant
 
 CODE = """model = mindgap.reinitialized(model, inputs, scheme="kaiming-normal")  # a copy
@@ -93,41 +98,25 @@ class BadInitialization(Diagnosis):
         """Follow a batch through the network as it was before training."""
         if initial_model(subject) is None or len(subject.train) < 2:
             return None
-        layers = _joined(propagation_of(subject, "initial").layers)
-        if len(layers) < 2 or not 0 < layers[0].signal < math.inf:
+        course = signal_course(propagation_of(subject, "initial"))
+        if course is None or not course.verb:
             return None
-        decades = [_decades(layer.signal / layers[0].signal) for layer in layers]
-        worst = min(decades) if min(decades) < -LOST else max(decades)
-        if -LOST <= worst <= GAINED:
-            return None
-        return self._told(subject, layers, decades, worst)
-
-    def _told(
-        self, subject: Subject, layers: list[LayerVariance], decades: list[float], worst: float
-    ) -> Finding:
-        sign = math.copysign(1.0, worst)
-        first = next(k for k, each in enumerate(decades) if sign * each > BEGINS)
-        verb, short = ("vanish", "smaller") if worst < 0 else ("explode", "larger")
-        factor = 10 ** (worst / max(1, decades.index(worst)))
+        factor = 10 ** (course.worst / max(1, course.decades.index(course.worst)))
         return self.finding(
-            f"Signals {verb} in the initial network, from layer {layers[first].name!r} on: at layer "
-            f"{layers[decades.index(worst)].name!r} they are 10^{abs(worst):.0f} times {short}.",
+            course.told("in the initial network"),
             _severity(subject),
             evidence=(
-                Evidence(name="orders of magnitude lost or gained", value=abs(worst)),
+                Evidence(name="orders of magnitude lost or gained", value=abs(course.worst)),
                 Evidence(name="factor of the variance per layer", value=factor),
-                Evidence(name="layers with weights", value=len(layers)),
+                Evidence(name="layers with weights", value=len(course.names)),
                 Evidence(name="training error", value=subject.mean_error("train")),
             ),
-            sentences=(
-                f"Healthy networks lose less than a factor of 10^{LOST:.0f} and gain less than "
-                f"10^{GAINED:.0f}.",
-            ),
+            sentences=(WITHIN,),
             advice=(
                 Advice(text="Initialize so that variance stays constant, then retrain.", code=CODE),
-                Advice(text="Or put normalization layers or skip connections between the layers."),
+                INSTEAD,
             ),
-            charts=(_chart(layers),),
+            charts=(_chart(course),),
         )
 
     @classmethod
@@ -150,19 +139,86 @@ class BadInitialization(Diagnosis):
         return fit(recipe.replace(model=model, epochs=min(recipe.epochs, 5)), seed=seed).subject()
 
 
-def _joined(layers: tuple[LayerVariance, ...]) -> list[LayerVariance]:
-    """Join the calls of a layer: a recurrent one counts with the step of the largest signal."""
-    best: dict[str, LayerVariance] = {}
-    for layer in layers:
-        name = layer.name.partition(" (call")[0]
-        kept = best.get(name)
-        if kept is None or layer.signal > kept.signal:
-            best[name] = dataclasses.replace(layer, name=name)
-    return list(best.values())
+@dataclasses.dataclass(frozen=True)
+class Course:
+    """The part of layers' outputs that depends on the sample, from the first layer on.
+
+    Args:
+        names: The layers.
+        signals: Its variance at each.
+    """
+
+    names: tuple[str, ...]
+    signals: tuple[float, ...]
+
+    @property
+    def decades(self) -> tuple[float, ...]:
+        """Orders of magnitude by which it is larger than at the first layer."""
+        return tuple(_decades(signal / self.signals[0]) for signal in self.signals)
+
+    @property
+    def worst(self) -> float:
+        """The order of magnitude to judge by: the nearest to its limit, or furthest beyond."""
+        low, high = min(self.decades), max(self.decades)
+        return low if low < -LOST or -low / LOST > high / GAINED else high
+
+    @property
+    def verb(self) -> str:
+        """What signals do, ``"vanish"`` or ``"explode"``; empty if they are healthy."""
+        if -LOST <= self.worst <= GAINED:
+            return ""
+        return "vanish" if self.worst < 0 else "explode"
+
+    @property
+    def begins(self) -> str:
+        """The first layer at which they clearly do."""
+        sign = math.copysign(1.0, self.worst)
+        pairs = zip(self.names, self.decades, strict=True)
+        return next((name for name, decade in pairs if sign * decade > BEGINS), "")
+
+    def told(self, where: str) -> str:
+        """Say in a sentence what signals do.
+
+        Args:
+            where: In which network.
+        """
+        last = self.names[self.decades.index(self.worst)]
+        short = "smaller" if self.worst < 0 else "larger"
+        size = f"10^{abs(self.worst):.0f} times {short}"
+        if abs(self.worst) >= ENDLESS:
+            size = "no finite numbers" if self.worst > 0 else "all but gone"
+        return (
+            f"Signals {self.verb} {where}, from layer {self.begins!r} on: at layer {last!r} they are "
+            f"{size}."
+        )
+
+
+def signal_course(found: Propagation) -> Course | None:
+    """Follow the signal from layer to layer; None without two layers or a signal at the first.
+
+    Of the calls of a recurrent layer, the step of the largest signal counts.
+
+    Args:
+        found: The second moments of a network.
+
+    >>> import torch
+    >>> from mindgap.ops.initialization.propagation import propagation
+    >>> net = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
+    >>> _ = net[1].weight.data.fill_(1e-5)
+    >>> course = signal_course(propagation(net, torch.tensor([[0.0], [1.0]])))
+    >>> round(course.worst), course.verb, course.begins
+    (-10, 'vanish', '1')
+    """
+    best: dict[str, float] = {}
+    for row in found.layers:
+        best[row.layer] = max(row.signal, best.get(row.layer, row.signal))
+    course = Course(tuple(best), tuple(best.values()))
+    return course if len(best) > 1 and 0 < course.signals[0] < math.inf else None
 
 
 def _decades(ratio: float) -> float:
-    return math.log10(min(max(ratio, 1e-300), 1e300))
+    """Return the order of magnitude of a ratio; what is no number has grown beyond all numbers."""
+    return math.log10(min(max(ratio, 10**-ENDLESS), 10**ENDLESS)) if ratio == ratio else ENDLESS
 
 
 def _severity(subject: Subject) -> Severity:
@@ -173,12 +229,12 @@ def _severity(subject: Subject) -> Severity:
     return "wrong" if subject.test is not None and attainable(subject).under else "note"
 
 
-def _chart(layers: list[LayerVariance]) -> Line:
+def _chart(course: Course) -> Line:
     return Line(
         title="Signal in the initial network, by layer",
         x_label="layer",
         y_label="variance over samples",
         y_scale="log",
-        series=(curve("variance over samples", [layer.signal for layer in layers]),),
-        marks=(Mark(name="beyond healthy networks", y=layers[0].signal / 10**LOST),),
+        series=(curve("variance over samples", course.signals),),
+        marks=(Mark(name="beyond healthy networks", y=course.signals[0] / 10**LOST),),
     )

@@ -33,7 +33,7 @@ class ExplodingGradients(GradientDiagnosis):
     symptom = "divergence"
     state = "exploding"
     extent = "growth of the gradient"
-    form = "The gradient explodes at layer {name!r}: it grows {size:.1e} times on its way back."
+    form = "The gradient explodes at layer {name!r}: it grows {size} times on its way back."
     explains = GradientDiagnosis.explains | {
         "dead-units",
         "late-over-fitting",
@@ -52,7 +52,7 @@ class ExplodingGradients(GradientDiagnosis):
     @staticmethod
     def size(profile: Profile) -> float:
         """Return how many times it has grown."""
-        return max(profile.growth)
+        return profile.most
 
     @classmethod
     def plant(cls, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:

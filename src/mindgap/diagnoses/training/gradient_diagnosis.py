@@ -83,7 +83,7 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
         if profile.rate is not None:
             evidence.append(Evidence(name=f"factor per {per}", value=profile.rate))
         return self.finding(
-            self.form.format(name=name, size=size, per=per),
+            self.told(name, profile, per),
             _severity(subject),
             evidence=tuple(evidence),
             advice=(
@@ -107,16 +107,39 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
         # A gradient of exactly zero is that of dead units, which have a diagnosis of their own.
         if trace is None or 0.0 in trace.layers.values():
             return None
+        found = self.blamed(trace)
+        return None if found is None else (trace, *found)
+
+    @classmethod
+    def blamed(cls, trace: Trace) -> tuple[str, Profile, str] | None:
+        """Return the layer to blame, the profile that shows it, and along what it is.
+
+        Args:
+            trace: The gradient of a model.
+        """
         names, profile = list(trace.layers), trace.profile
-        start = profile.start(self.state)
+        start = profile.start(cls.state)
         if start is not None:
-            culprit = profile.culprit(self.state)
-            return trace, names[start if culprit is None else culprit], profile, "layer"
+            culprit = profile.culprit(cls.state)
+            return names[start if culprit is None else culprit], profile, "layer"
         for name, norms in trace.times.items():
             through = Profile(norms)
-            if through.start(self.state) is not None:
-                return trace, name, through, "step of the sequence"
+            if through.start(cls.state) is not None:
+                return name, through, "step of the sequence"
         return None
+
+    @classmethod
+    def told(cls, name: str, profile: Profile, per: str) -> str:
+        """Say in a sentence what :meth:`blamed` found.
+
+        Args:
+            name: The layer.
+            profile: The norms.
+            per: Along what they are.
+        """
+        size = cls.size(profile)
+        amount = f"{size:.1e}" if size else "nothing"
+        return cls.form.format(name=name, size=amount, per=per)
 
 
 def _severity(subject: Subject) -> Severity:

@@ -34,7 +34,7 @@ class VanishingGradients(GradientDiagnosis):
     symptom = "under-fitting"
     state = "vanishing"
     extent = "smallest share of the gradient"
-    form = "The gradient vanishes at layer {name!r}: {size:.1e} of it reaches the first {per}."
+    form = "The gradient vanishes at layer {name!r}: {size} of it reaches the first {per}."
     advice = (
         Advice(
             text="Or use ReLU, LayerNorm or BatchNorm, and skip connections; in recurrent "
@@ -45,7 +45,7 @@ class VanishingGradients(GradientDiagnosis):
     @staticmethod
     def size(profile: Profile) -> float:
         """Return the share that is left."""
-        return min(profile.reach)
+        return profile.least
 
     @classmethod
     def plant(cls, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:

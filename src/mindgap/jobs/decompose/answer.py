@@ -71,6 +71,8 @@ class Decomposition(Answer):
         charts: Terms by size, over training time, and against the tolerance.
     """
 
+    template = "decompose.html"
+
     name: str
     source: str
     kind: str
@@ -94,11 +96,9 @@ class Decomposition(Answer):
             lines += ["  risk =", *(_line(term) for term in row.whole)]
         return "\n".join([*lines, "", *(f"· {note}" for note in self.notes)])
 
-    def page(self) -> str:
-        """Write the answer as a whole page."""
-        from mindgap.report.pages.decompose import decompose_page
-
-        return decompose_page(self)
+    def drawn(self) -> dict[str, Sequence[Chart]]:
+        """Show the terms, then the curves."""
+        return {"terms": self.charts[:2], "curves": self.charts[2:]}
 
 
 def _title(row: Row) -> str:

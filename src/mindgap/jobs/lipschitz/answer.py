@@ -9,7 +9,17 @@ from typing import Any
 
 from torch import Tensor
 
-from mindgap.core import Advice, Bar, Chart, Line, Series, Subject, Which, proportion_interval
+from mindgap.core import (
+    Advice,
+    Bar,
+    Chart,
+    Line,
+    Scatter,
+    Series,
+    Subject,
+    Which,
+    proportion_interval,
+)
 from mindgap.jobs.lipschitz.around import Nearby, nearby_charts, nearby_sentence
 from mindgap.ops.lipschitz.lower import Lower
 from mindgap.ops.lipschitz.upper import Part, Upper
@@ -49,6 +59,8 @@ class Lipschitz(Answer):
         local: What is certain in balls around some samples.
         charts: The curve, the bounds, the layers and the balls.
     """
+
+    template = "lipschitz.html"
 
     name: str
     split: str
@@ -138,11 +150,15 @@ class Lipschitz(Answer):
             writer.writerow({"sample": sample, **own.get(sample, {}), **near.get(sample, {})})
         return file.getvalue()
 
-    def page(self) -> str:
-        """Write the answer as a whole page."""
-        from mindgap.report.pages.lipschitz import lipschitz_page
-
-        return lipschitz_page(self)
+    def drawn(self) -> dict[str, Sequence[Chart]]:
+        """Show the curve, both bounds, the layers and the balls."""
+        others = [chart for chart in self.charts if not isinstance(chart, Line | Scatter)]
+        return {
+            "curve": [chart for chart in self.charts if isinstance(chart, Line)],
+            "bounds": others[:1],
+            "layers": others[1:],
+            "local": [chart for chart in self.charts if isinstance(chart, Scatter)],
+        }
 
 
 def told(

@@ -33,6 +33,8 @@ class Watched(Judgement, Answer):
         charts: Loss, gradient, depth, updates and units.
     """
 
+    template = "monitor.html"
+
     name: str
     steps: int
     every: int
@@ -60,12 +62,6 @@ class Watched(Judgement, Answer):
     def text(self) -> str:
         """Write the verdict, the layers and the units."""
         return _text(self)
-
-    def page(self) -> str:
-        """Write the answer as a whole page."""
-        from mindgap.report.pages.monitor import monitor_page
-
-        return monitor_page(self)
 
 
 def _verdict(found: Watched) -> Verdict:

@@ -57,6 +57,7 @@ class Seen:
         weight: The weights, or None where they are several or a table.
         forward: Mean square of what it returned.
         signal: Mean over units of the variance over samples.
+        size: How many numbers it returned.
         edge: Place of what it returned in the graph of the real pass.
         moments: Predicted moments of what it returned, or None.
     """
@@ -65,6 +66,7 @@ class Seen:
     weight: Tensor | None
     forward: float
     signal: float
+    size: int
     edge: Any
     moments: Moments | None
 
@@ -151,6 +153,7 @@ class Following(TorchFunctionMode):
                 weight=call.argument(1, "weight") if single else None,
                 forward=float(values.square().mean()),
                 signal=float(values.var(0, correction=0).mean()) if values.ndim else 0.0,
+                size=values.numel(),
                 edge=_edge(result),
                 moments=moments,
             )

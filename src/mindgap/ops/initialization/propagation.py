@@ -23,6 +23,10 @@ from mindgap.core.purity import preserved
 from mindgap.ops.evidence.activations import placed
 from mindgap.ops.initialization.following import Following, Seen
 from mindgap.ops.norms.watch import as_inputs
+from mindgap.ops.signal.trace import Trace
+from mindgap.ops.signal.watch import TIME
+
+_CALL = " (call "  # what numbers the calls of a layer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,17 +37,25 @@ class LayerVariance:
         name: The layer; further calls are numbered.
         forward: Mean square of what leaves the layer.
         signal: Mean over units of the variance over samples: the part that depends on the sample.
-        backward: Mean square of the gradient by what leaves the layer.
+        backward: Mean square of the gradient by what leaves the layer; None where the loss does not
+            depend on it.
         predicted_forward: Mean square that is expected over draws of the weights, or None.
         predicted_backward: The same of the gradient, given that of the outputs.
+        size: How many numbers leave the layer, of the whole batch.
     """
 
     name: str
     forward: float
     signal: float
-    backward: float
+    backward: float | None
     predicted_forward: float | None
     predicted_backward: float | None
+    size: int
+
+    @property
+    def layer(self) -> str:
+        """The name without the number of the call."""
+        return self.name.partition(_CALL)[0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,6 +71,20 @@ class Propagation:
     layers: tuple[LayerVariance, ...]
     refused: Mapping[str, str]
     approximated: Mapping[str, str]
+
+    @property
+    def gradients(self) -> Trace | None:
+        """The norms of the gradient along layers and steps; None if there are none, or no
+        finite ones."""
+        calls = dict[str, list[float]]()
+        for row in self.layers:
+            if row.backward is not None:
+                norm = math.sqrt(row.backward * row.size)
+                calls.setdefault(row.layer, []).append(norm)
+        times = {name: tuple(norms) for name, norms in calls.items() if len(norms) >= TIME}
+        layers = {name: math.hypot(*norms) for name, norms in calls.items()}
+        known = bool(layers) and all(map(math.isfinite, layers.values()))
+        return Trace(layers, times) if known else None
 
     @property
     def forward_growth(self) -> float:
@@ -221,13 +247,18 @@ def followed(model: nn.Module, inputs: Tensor | Inputs, mode: Following) -> Tens
 
 
 def curve(name: str, values: Sequence[float | None]) -> Series:
-    """Make a curve over layers of what is positive and finite."""
-    kept = [
-        (place, value)
-        for place, value in enumerate(values, 1)
-        if value is not None and 0 < value < math.inf
-    ]
-    return Series(name=name, x=[place for place, _ in kept], y=[value for _, value in kept])
+    """Make a curve over layers of what is positive and finite, with gaps where nothing is.
+
+    Args:
+        name: What the legend says.
+        values: One per layer.
+
+    >>> curve("predicted", [1.0, None, math.inf, 2.0]).y
+    (1.0, None, None, 2.0)
+    """
+    kept = [value if value is not None and 0 < value < math.inf else None for value in values]
+    places = [*range(1, len(kept) + 1)] if any(kept) else []
+    return Series(name=name, x=places, y=kept if places else [])
 
 
 def _gradients(value: Tensor, places: Sequence[object]) -> list[Tensor | None]:
@@ -277,11 +308,12 @@ def _row(name: str, seen: Seen, gradient: Tensor | None, guess: Tensor | None) -
         name=name,
         forward=seen.forward,
         signal=seen.signal,
-        backward=0.0 if gradient is None else float(gradient.double().square().mean()),
+        backward=None if gradient is None else float(gradient.double().square().mean()),
         predicted_forward=None
         if seen.moments is None
         else float(seen.moments.square.detach().mean()),
         predicted_backward=None if guess is None else float(guess.mean()),
+        size=seen.size,
     )
 
 
@@ -289,13 +321,14 @@ def _numbered(names: Sequence[str]) -> Iterator[str]:
     counts = dict[str, int]()
     for name in names:
         counts[name] = counts.get(name, 0) + 1
-        yield name if counts[name] == 1 else f"{name} (call {counts[name]})"
+        yield name if counts[name] == 1 else f"{name}{_CALL}{counts[name]})"
 
 
-def _growth(values: Sequence[float]) -> float:
-    if len(values) < 2 or not 0 < values[0] < math.inf:
+def _growth(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    if len(known) < 2 or not 0 < known[0] < math.inf:
         return math.nan
-    return float((values[-1] / values[0]) ** (1 / (len(values) - 1)))
+    return float((known[-1] / known[0]) ** (1 / (len(known) - 1)))
 
 
 def _short(value: float | None) -> str:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from mindgap.ops.initialization.propagation import as_in_training, followed
 from mindgap.ops.initialization.schemes import Fan, Scheme, SchemeName, drawn, weight_variance
 
 LAYERS = (nn.Linear, nn.modules.conv._ConvNd)
+NAMED = 8  # weights in a notice
 
 
 class KeptNotice(UserWarning):
@@ -75,24 +76,51 @@ def reinitialized(
     >>> fresh is net, bool(fresh[0].bias.any())
     (False, False)
     """
-    how, fresh = Scheme(scheme, fan, gain), copied(model)
-    source = torch.Generator().manual_seed(seed)
+    fresh, kept = redrawn(model, inputs, Scheme(scheme, fan, gain), seed)
+    if kept:
+        warnings.warn(kept_notice(kept), KeptNotice, stacklevel=3)
+    return fresh
+
+
+def kept_notice(kept: Sequence[str]) -> str:
+    """Say which weights keep their values.
+
+    Args:
+        kept: Their names.
+
+    >>> kept_notice(["scale"])
+    'These weights keep their values: scale. Set them yourself.'
+    """
+    more = f" and {len(kept) - NAMED} more" if len(kept) > NAMED else ""
+    return f"These weights keep their values: {', '.join(kept[:NAMED])}{more}. Set them yourself."
+
+
+def redrawn(
+    model: nn.Module, inputs: Tensor | Inputs, how: Scheme, seed: int
+) -> tuple[nn.Module, list[str]]:
+    """Return the copy that :func:`reinitialized` makes, and the names of weights without a rule.
+
+    Args:
+        model: Any module. It is not changed.
+        inputs: A batch.
+        how: The scheme.
+        seed: Of the draws.
+
+    >>> fresh, kept = redrawn(nn.Linear(2, 2), torch.eye(2), Scheme("orthogonal"), seed=0)
+    >>> kept, bool(fresh.bias.any())
+    ([], False)
+    """
+    fresh, source = copied(model), torch.Generator().manual_seed(seed)
     with seeded(seed):
         kept = list(_reset_others(fresh, how, source))
-    if kept:
-        warnings.warn(
-            f"These weights keep their values: {', '.join(kept)}. Set them yourself.",
-            KeptNotice,
-            stacklevel=3,
-        )
     with preserved(fresh, seed=seed, weights=False), torch.no_grad():
         as_in_training(fresh)
         plan = _planned(fresh, inputs)
         for name, layer in plan.layers.items():
             _assign(layer, _first_draw(layer, how, plan.calls[name] > 1, source))
-        if gain is None:
+        if how.gain is None:
             _scale(fresh, inputs, how, plan)
-    return fresh
+    return fresh, kept
 
 
 @dataclasses.dataclass(frozen=True)

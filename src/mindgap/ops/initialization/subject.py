@@ -1,10 +1,10 @@
 """A subject before training: its network, its second moments, and what measures say of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from torch import nn
+from torch import Tensor, nn
 
-from mindgap.core import Batch, Subject, Undefined, Which, copied
+from mindgap.core import Batch, Inputs, Subject, Undefined, Which, copied
 from mindgap.ops.evidence.passes import operations, some_places
 from mindgap.ops.initialization.propagation import Propagation, propagation
 
@@ -31,16 +31,35 @@ def propagation_of(subject: Subject, which: str = "final") -> Propagation:
     def make() -> Propagation:
         model = subject.model if which == "final" else initial_model(subject)
         assert model is not None
-        most = max(FEWEST, OPERATIONS // operations(subject))
-        places = some_places(subject, "train", min(SAMPLES, most))
-        targets = subject.targets("train").cpu()[places]
-        return propagation(
-            model,
-            subject.train.take(places).inputs,
-            loss=lambda output: subject.loss(output, targets.to(output.device)).sum(),
-        )
+        inputs, loss = batch_of(subject)
+        return propagation(model, inputs, loss=loss)
 
     return subject.cached(("initialization: propagation", which), make)
+
+
+def batch_of(
+    subject: Subject, samples: int | None = None
+) -> tuple[Inputs, Callable[[Tensor], Tensor]]:
+    """Take training samples, and the function that makes the sum of their losses of outputs.
+
+    Args:
+        subject: Brings data and loss.
+        samples: How many at most; None for ``SAMPLES``, or fewer of a large network.
+
+    >>> import torch
+    >>> data = (torch.eye(3), torch.ones(3, 1))
+    >>> inputs, loss = batch_of(Subject(nn.Linear(3, 1), "mse", data), samples=2)
+    >>> len(inputs[0]), float(loss(torch.zeros(2, 1)))
+    (2, 2.0)
+    """
+    if samples is None:
+        samples = min(SAMPLES, max(FEWEST, OPERATIONS // operations(subject)))
+    places = some_places(subject, "train", samples)
+    targets = subject.targets("train").cpu()[places]
+    return (
+        subject.train.take(places).inputs,
+        lambda output: subject.loss(output, targets.to(output.device)).sum(),
+    )
 
 
 def initial_model(subject: Subject) -> nn.Module | None:

@@ -64,6 +64,20 @@ class Profile:
         )
 
     @property
+    def least(self) -> float:
+        """The smallest share that is left, of layers that the gradient does not pass by.
+
+        >>> Profile((1.0, 1e-6, 1.0)).least, Profile((1e-6, 1e-3, 1.0)).least
+        (1.0, 1e-06)
+        """
+        return min(r for r, aside in zip(self.reach, self.aside, strict=True) if not aside)
+
+    @property
+    def most(self) -> float:
+        """How many times the gradient has grown where it is largest."""
+        return max(self.growth)
+
+    @property
     def rate(self) -> float | None:
         """The factor per layer."""
         return gradient_rate(self.signals)
