@@ -121,6 +121,8 @@ class Robustness(Answer):
         charts: The curve, and samples to look at.
     """
 
+    template = "attack.html"
+
     name: str
     norm: str
     split: str
@@ -198,11 +200,10 @@ class Robustness(Answer):
         writer.writerows(self.samples)
         return file.getvalue()
 
-    def page(self) -> str:
-        """Write the answer as a whole page."""
-        from mindgap.report.pages.attack import attack_page
-
-        return attack_page(self)
+    def drawn(self) -> dict[str, Sequence[Chart]]:
+        """Show the curves, then the samples."""
+        lines = [chart for chart in self.charts if isinstance(chart, Line)]
+        return {"curve": lines, "samples": self.charts[len(lines) :]}
 
 
 def told(subject: Subject, which: Which, scene: Scene, found: Found) -> Robustness:
