@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from mindgap.core import Recipe, Subject
 from mindgap.diagnoses import InputShift, LabelShift, Shortcut
+from mindgap.diagnoses.diagnose import diagnose
 from mindgap.nets import MLP
 from mindgap.ops.evidence.association import explained
 from mindgap.studies.diagnoses.healthy import healthy_recipe
@@ -170,3 +171,13 @@ def test_words_chart_and_code() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_small_subjects_survive(case: str) -> None:
     Shortcut()(CASES[case](torch.float32))
+
+
+def test_permuted_pixels_are_a_shift_and_no_shortcut() -> None:
+    recipe = healthy_recipe("image", seed=3)
+    inputs, targets = recipe.test
+    order = torch.randperm(inputs[0].numel(), generator=torch.Generator().manual_seed(0))
+    mixed = inputs.flatten(1)[:, order].view_as(inputs)
+    subject = fit(recipe.replace(test=(mixed, targets)), seed=3).subject()
+    assert Shortcut()(subject) is None
+    assert diagnose(subject).findings[0].name == "input-shift"

@@ -20,9 +20,15 @@ from mindgap.ops.evidence.inputs import (
 from mindgap.ops.evidence.passes import errors_of
 from mindgap.ops.evidence.rows import Rows, rows
 from mindgap.ops.evidence.spoiled import marked
+from mindgap.ops.evidence.two_sample import kolmogorov
 from mindgap.training.fit import fit
 
 RELIES = 0.25  # of the way from training to test error that shuffling the inputs must move
+
+# Pixels of permuted or otherwise foreign images lose what they said of the target as well. A
+# shortcut moves few pixels, so more than MANY whose distributions differ by MOVED (Kolmogorov and
+# Smirnov) are an input shift: half of them and more if pixels are permuted.
+MOVED, MANY = 0.2, 1 / 3
 
 
 class Shortcut(Diagnosis):
@@ -79,7 +85,7 @@ class Shortcut(Diagnosis):
         """Find inputs that lose their relation to the target, and shuffle them."""
         train = rows(subject, "train")
         found = lost_relation(subject) if is_single(train) else None
-        if found is None:
+        if found is None or _all_moved(train, rows(subject, "test")):
             return None
         before, after, goal = _shuffled(subject, train, found)
         relies = (after - before) / (goal - before) if goal > before else 0.0
@@ -124,6 +130,15 @@ class Shortcut(Diagnosis):
             recipe.replace(train=(train, targets), test=(marked(others, mixed, inputs), truths)),
             seed=seed,
         ).subject()
+
+
+def _all_moved(train: Rows, test: Rows) -> bool:
+    """Tell whether many pixels are spread differently: then the images are others."""
+    if train.kind != "image" or train.values.shape[1] != test.values.shape[1]:
+        return False
+    live = train.values.std(0) > 0
+    distances = kolmogorov(train.values[:, live].double(), test.values[:, live].double())[0]
+    return bool(live.any()) and float((distances > MOVED).double().mean()) > MANY
 
 
 def _shuffled(subject: Subject, train: Rows, found: Lost) -> tuple[float, float, float]:
