@@ -2,6 +2,7 @@
 
 import abc
 import itertools
+import math
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -20,7 +21,8 @@ from mindgap.core import (
     Subject,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.ops.signal.depth import Profile, State
+from mindgap.ops.initialization.subject import untrained
+from mindgap.ops.signal.depth import BLOWN, LOST, Profile, State
 from mindgap.ops.signal.trace import Trace, gradient_trace
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
@@ -77,15 +79,20 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
         found = self.judged(subject)
         if found is None:
             return None
-        trace, name, profile, per = found
+        trace, where, profile, per = found
         size = self.size(profile)
+        arose = was_healthy(subject, self.state)
         evidence = [Evidence(name=self.extent, value=size)]
         if profile.rate is not None:
             evidence.append(Evidence(name=f"factor per {per}", value=profile.rate))
         return self.finding(
-            self.form.format(name=name, size=size, per=per),
+            self.form.format(where=where, size=size, per=per),
             _severity(subject),
             evidence=tuple(evidence),
+            explained_by="learning-rate-too-high" if arose else "",
+            sentences=("It was healthy in the initial network: training brought it about.",)
+            if arose
+            else (),
             advice=(
                 Advice(
                     text="Retrain with weights that keep the variance constant from layer to layer.",
@@ -98,7 +105,7 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
         )
 
     def judged(self, subject: Subject) -> tuple[Trace, str, Profile, str] | None:
-        """Return the trace, the layer to blame, the profile that shows it, and along what it is.
+        """Return the trace, where it begins, the profile that shows it, and along what it is.
 
         Args:
             subject: What is examined.
@@ -107,16 +114,40 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
         # A gradient of exactly zero is that of dead units, which have a diagnosis of their own.
         if trace is None or 0.0 in trace.layers.values():
             return None
-        names, profile = list(trace.layers), trace.profile
-        start = profile.start(self.state)
-        if start is not None:
-            culprit = profile.culprit(self.state)
-            return trace, names[start if culprit is None else culprit], profile, "layer"
-        for name, norms in trace.times.items():
+        # What happens over the steps of a layer shows in all its steps together too, as if the layer
+        # after it had done it.
+        for name, norms in reversed(list(trace.times.items())):
             through = Profile(norms)
             if through.start(self.state) is not None:
-                return trace, name, through, "step of the sequence"
+                return trace, f"at layer {name!r}", through, "step of the sequence"
+        names, profile = list(trace.layers), trace.profile
+        origin = profile.origin(self.state)
+        if origin is not None:
+            one = profile.culprit(self.state)
+            where = (
+                f"from layer {names[origin]!r} on" if one is None else f"at layer {names[one]!r}"
+            )
+            return trace, where, profile, "layer"
         return None
+
+
+def was_healthy(subject: Subject, state: State) -> bool:
+    """Tell whether the initial weights are known and their gradient is far from this state.
+
+    Far is the square root of the limit: on a logarithmic scale, half of the way at most.
+
+    Args:
+        subject: After training.
+        state: ``"vanishing"`` or ``"exploding"``.
+    """
+    before = untrained(subject)
+    trace = None if before is None else gradient_trace(before)
+    if trace is None or 0.0 in trace.layers.values():
+        return False
+    profiles = [trace.profile, *map(Profile, trace.times.values())]
+    if state == "vanishing":
+        return all(min(profile.reach) > math.sqrt(LOST) for profile in profiles)
+    return all(max(profile.growth) < math.sqrt(BLOWN) for profile in profiles)
 
 
 def _severity(subject: Subject) -> Severity:
