@@ -34,7 +34,10 @@ def diagnosis(name: str, at: str, outcome: Any, **attributes: Any) -> Diagnosis:
     def look(self: Diagnosis, subject: Subject, results: Results) -> Finding | None:
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome and self.finding(f"{name}.", outcome[0], p_value=outcome[1])
+        severity, p_value, proposed = (*outcome, "")[:3] if outcome else ("note", None, "")
+        return outcome and self.finding(
+            f"{name}.", severity, p_value=p_value, explained_by=proposed
+        )
 
     def plant(cls: type, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:
         raise AssertionError
@@ -79,6 +82,19 @@ class TestOrder:
         second = diagnosis("Second", "leak", ("wrong", 1e-9), explains=frozenset({"first"}))
         found = diagnose(subject(), diagnoses=[first, second]).findings
         assert [(f.name, f.explained_by) for f in found] == [("first", ""), ("second", "first")]
+
+    def test_a_cause_that_a_finding_proposes_counts_if_it_is_found(self) -> None:
+        early = diagnosis(
+            "Early", "collapse", ("wrong", 1e-9, "late"), explains=frozenset({"late"})
+        )
+        late = diagnosis("Late", "fit", ("wrong", 1e-9, "early"))
+        found = diagnose(subject(), diagnoses=[early, late]).findings
+        assert [(f.name, f.explained_by) for f in found] == [("late", ""), ("early", "late")]
+        for other in (diagnosis("Other", "fit", ("wrong", 1e-9)), None):
+            specs = [early] if other is None else [early, other]
+            assert diagnose(subject(), diagnoses=specs).findings[0].explained_by == ""
+        mild = diagnosis("Late", "fit", ("suspect", 1e-9))
+        assert names(early, mild) == ["early", "late"]
 
 
 @pytest.mark.usefixtures("shelf")

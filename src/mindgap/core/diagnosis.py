@@ -107,7 +107,8 @@ class Finding:
         charts: Figures.
         suspects: Samples to look at.
         symptom: What remedies may treat.
-        explained_by: The name of a finding that explains this one, or empty.
+        explained_by: The name of a finding that explains this one, or empty. A diagnosis may propose
+            one, which counts if it is found.
         voids: Whether a guarantee from the test data does not hold.
 
     >>> finding = Finding(name="leak", sentence="Half of the test data is known.", severity="wrong")

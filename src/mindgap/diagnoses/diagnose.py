@@ -220,7 +220,8 @@ def _ordered(
 ) -> list[Finding]:
     """Put severe before mild and cause before symptom; what another finding explains comes last.
 
-    What its own diagnosis calls no more than suspicious explains nothing that is sure.
+    What its own diagnosis calls no more than suspicious explains nothing that is sure. A finding may
+    itself propose its cause, which then counts before all others.
     """
     by_name = {spec.name: spec for spec in specs}
     rank = {
@@ -234,6 +235,10 @@ def _ordered(
     }
     ordered = sorted(found, key=lambda finding: rank[finding.name])
     explained: dict[str, str] = {}
+    for finding in ordered:
+        known = rank.get(finding.explained_by) if finding.explained_by not in explained else None
+        if known and known[0] <= rank[finding.name][0] and known[0] < _SEVERITIES.index("note"):
+            explained[finding.name] = finding.explained_by
     for cause in ordered:
         if cause.name in explained or cause.severity == "note":
             continue

@@ -20,6 +20,7 @@ from mindgap.core.chart.numbers import (
 )
 from mindgap.report.parts import Facts
 
+TINY = "1e-300"  # what rounds to zero is smaller than 1e-307, and is multiplied by a few tests
 MINUS = re.compile(r"(?<![\w-])-(?=[\d.])")  # of a number, no hyphen
 TOGETHER = re.compile(r"(?<=[\d\]]) (?=%)|(?<=,) (?=[^\[\]]*\])")
 
@@ -121,6 +122,15 @@ def count(value: int, noun: str) -> str:
     ('1 sample', '1,297 samples')
     """
     return f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
+def p_value(value: float) -> str:
+    """Return a p-value with the sign before it: none is zero, but some are rounded to it.
+
+    >>> p_value(1e-9), p_value(0.0)
+    ('= 1e-09', '< 1e-300')
+    """
+    return f"= {number(value, 2)}" if value else f"< {TINY}"
 
 
 def cell(value: Any) -> str:

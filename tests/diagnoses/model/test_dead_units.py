@@ -74,6 +74,15 @@ def test_saturated_units_are_named_as_such() -> None:
     assert finding.severity == "wrong"
 
 
+def test_units_that_were_alive_at_first_may_have_died_of_large_steps() -> None:
+    subject = subject_of(Functional(20))
+    for dead, cause in [(10, "learning-rate-too-high"), (13, "")]:
+        start = Functional(dead).state_dict()
+        known = Subject(subject.model, "mse", subject.train, subject.test, initial=start)
+        assert DeadUnits()(known).explained_by == cause
+    assert DeadUnits()(subject).explained_by == ""
+
+
 def test_without_test_data_it_is_a_suspicion() -> None:
     x = torch.randn(100, 2, generator=torch.Generator().manual_seed(0))
     assert DeadUnits()(Subject(Functional(20), "mse", (x, x[:, :1]))).severity == "suspect"

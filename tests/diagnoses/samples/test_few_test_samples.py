@@ -64,6 +64,9 @@ def test_numbers() -> None:
     exact = 30 * (half / (1 / 30 - 0.005)) ** 2
     assert exact <= finding.evidence[-1].value < exact + 10  # two digits, rounded up
     assert finding.evidence[-1].value % 10 == 0
+    needed = f"about {finding.evidence[-1].value:g} "
+    assert needed in finding.sentences[0]
+    assert needed in finding.advice[0].text
     assert "14 points" in finding.sentence  # 17.2 - 3.3 = 13.9: an upper end rounds up
 
 

@@ -47,6 +47,14 @@ def test_a_class_of_a_third_of_an_equal_share_is_a_suspicion() -> None:
     assert finding.severity == "suspect"
 
 
+@pytest.mark.parametrize(("rare", "cause"), [(400, "wrong-labels"), (10, "")])
+def test_a_class_that_the_test_data_have_may_have_lost_its_labels(rare: int, cause: str) -> None:
+    x, y = torch.ones(1000, 1), torch.tensor([0] * 990 + [1] * 10)
+    test = torch.tensor([0] * (1000 - rare) + [1] * rare)
+    finding = RareClass()(Subject(constant([1.0, 0.0]), "cross_entropy", (x, y), (x, test)))
+    assert finding.explained_by == cause
+
+
 def test_the_p_value_is_fishers() -> None:
     y = torch.tensor([0] * 190 + [1] * 10)
     subject = Subject(

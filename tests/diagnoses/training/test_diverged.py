@@ -31,6 +31,17 @@ def test_explosions_are_found(losses: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("losses", "cause"), [((0.3, 9.0), ""), ((9.0, 99.0), "exploding-gradients")]
+)
+def test_what_was_never_learned_is_not_lost(losses: tuple[float, ...], cause: str) -> None:
+    subject = subject_of(*losses)
+    assert Diverged()(subject).explained_by == cause
+    start = subject.model.state_dict()  # whose gradient is healthy
+    known = Subject(subject.model, "mse", subject.train, history=subject.history, initial=start)
+    assert Diverged()(known).explained_by == ""
+
+
+@pytest.mark.parametrize(
     "losses",
     [
         (0.3, 0.2, 0.1),

@@ -34,6 +34,21 @@ def test_the_layer_is_named(diagnosis: Diagnosis, factor: float, place: int) -> 
     assert other(chain(place, factor)) is None
 
 
+@pytest.mark.parametrize(
+    ("diagnosis", "factor"), [(VanishingGradients(), 1e-6), (ExplodingGradients(), 1e6)]
+)
+def test_a_gradient_that_was_healthy_at_first_may_have_a_cause(
+    diagnosis: Diagnosis, factor: float
+) -> None:
+    now = chain(3, factor)
+    for before, cause in [(1.0, "learning-rate-too-high"), (factor, ""), (factor**0.6, "")]:
+        start = chain(3, before).model.state_dict()
+        finding = diagnosis(Subject(now.model, "mse", now.train, now.test, initial=start))
+        assert finding.explained_by == cause
+        assert ("healthy in the initial network" in str(finding.sentences)) == bool(cause)
+    assert diagnosis(now).explained_by == ""
+
+
 def test_over_the_steps_of_a_sequence() -> None:
     torch.manual_seed(0)
     model = Elman(2, 8, 3)

@@ -79,7 +79,7 @@ def test_weights_that_are_too_small_are_named_as_in_the_diagnosis() -> None:
     finding = diagnose(subject(net(1 / 3)), diagnoses=["bad-initialization"]).findings[0]
     assert finding.sentence == verdict.headline
     assert finding.sentences[0] in " ".join(verdict.sentences)
-    assert "The gradient vanishes at layer" in verdict.sentences[0]
+    assert "The gradient vanishes from layer" in verdict.sentences[0]
     assert small().own.signal_from in verdict.headline
     assert f'scheme="{small().suggested}"' in verdict.advice[0].code
 

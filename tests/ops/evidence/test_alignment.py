@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
 from scipy import stats
 
-from mindgap.ops.evidence.alignment import find_lag, renamed
+from mindgap.ops.evidence.alignment import _log_tail, find_lag, renamed
 
 
 def drawn(classes: int, count: int, seed: int) -> torch.Tensor:
@@ -28,6 +29,13 @@ def test_renaming_is_the_best_of_all() -> None:
     assert found.moved == (0, 2)
     assert found.after > 0.8 > 0.2 > found.before
     assert found.p_value < 1e-20
+
+
+def test_a_p_value_that_rounds_to_zero_still_counts_what_was_tried() -> None:
+    tail = stats.binom.logsf(889, 1000, 0.5)
+    assert _log_tail(890, 1000) == pytest.approx(tail, rel=1e-9)
+    exact = -5000 * math.log(2)  # only one outcome
+    assert _log_tail(5000, 5000) == pytest.approx(exact)
 
 
 def test_chance_gains_are_dropped() -> None:

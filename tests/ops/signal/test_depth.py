@@ -43,6 +43,19 @@ def test_one_layer_is_to_blame(factor: float, state: str, place: int) -> None:
     assert profile.start(state) == place - 1
 
 
+@pytest.mark.parametrize("state", ["vanishing", "exploding"])
+@pytest.mark.parametrize("place", [4, 8, 11])
+def test_where_a_change_of_many_layers_begins(state: str, place: int) -> None:
+    noise = np.random.default_rng(place).normal(0, 0.2, 11)
+    rates = noise + [1.5 * (k < place) for k in range(11)]  # of the 11 layers behind the first
+    sizes = np.concatenate([np.cumsum(rates[::-1])[::-1], [0.0]]) * (-1) ** (state == "vanishing")
+    fine = [0.0, 0.1] + sizes[0]  # and before: the trouble may end before the input
+    profile = Profile(tuple(np.exp(1.5 * np.concatenate([fine, sizes])).tolist()))
+    assert profile.culprit(state) is None
+    assert profile.origin(state) == 2 + place
+    assert profile.origin("exploding" if state == "vanishing" else "vanishing") is None
+
+
 def test_the_limits_are_limits() -> None:
     assert Profile((1.01 * LOST, 1.0)).states[0] == "healthy"
     assert Profile((0.99 * BLOWN, 1.0)).states[0] == "healthy"

@@ -8,15 +8,18 @@ from mindgap.core import InputError
 from mindgap.studies.stability.verdicts import MonitorVerdicts
 
 
-@pytest.mark.parametrize("what", ["vanishing", "exploding with depth", "dead units"])
+@pytest.mark.parametrize(
+    "what",
+    ["vanishing in convolutions", "exploding with depth", "exploding over time", "dead units"],
+)
 def test_a_fault_is_named_with_its_layer(what: str) -> None:
     study = MonitorVerdicts(seeds=1, first=77)
     trial = next(trial for trial in study.trials() if trial["what"] == what)
     record = study.run(trial)
     assert record["right"]
     assert record["kind"] == what.split()[0]
-    assert record["away"] <= 1
-    assert (record["layer"] == record["wanted"]) == (record["away"] == 0)
+    assert record["layer"] == record["wanted"]
+    assert record["away"] == 0
 
 
 def test_neighbors_and_misses_are_counted_apart() -> None:
@@ -27,19 +30,18 @@ def test_neighbors_and_misses_are_counted_apart() -> None:
         row = {"kind": "healthy", "layer": ""}
         if trial["what"] in distances:
             away = distances[trial["what"]][trial.seed - study.first]
-            limit = int(trial["what"].endswith("depth"))
             row = {"kind": trial["what"].split()[0], "layer": "3", "wanted": "3", "away": away}
-            row["right"] = away is not None and away <= limit
+            row["right"] = away == 0
             records.append((trial, row))
         elif trial["what"] == "table, perceptron":
             records.append((trial, {**row, "kind": "spikes" if not records else "healthy"}))
     table = study.summarize(records)
     rows = {row[0]: row[1:5] for row in table.rows}
-    assert rows["exploding with depth"] == (4, 3, 1, 2)
+    assert rows["exploding with depth"] == (4, 1, 1, 2)
     assert rows["dead units"] == (4, 3, 3, 1)
     assert rows["all healthy"] == (4, 3, None, None)
-    assert "6 of 8 are named" in table.notes[0]
-    assert "In 4 it is exactly the layer, in 3 the one next to it" in table.notes[0]
+    assert "4 of 8 are named" in table.notes[0]
+    assert "In 3 more it is the layer next to it" in table.notes[0]
     assert "False alarms: 1 of 4" in table.notes[1]
 
 

@@ -69,6 +69,7 @@ class OtherUnits(Diagnosis):
     cites = ("rabanser2019failing", "lecun2012efficient")
     explains = frozenset(
         {
+            "gradient-masking",
             "ignored-class",
             "input-shift",
             "lagged-test-labels",

@@ -2,16 +2,13 @@
 
 import torch
 
-from mindgap.core import Diagnosis, Finding, Recipe, Results, Subject, hypergeometric_tail
+from mindgap.core import Diagnosis, Finding, Recipe, Results, Subject
 from mindgap.ops.evidence.shares import shares
 from mindgap.ops.evidence.spoiled import misassigned
 from mindgap.ops.evidence.wrong_targets import wrong_targets
 from mindgap.training.fit import fit
 
 USUAL = 0.1  # share of targets that a plant makes wrong
-# A class this much rarer than in the test data may have lost its labels to others. No random split
-# comes near the second number.
-RARER, LEVEL = 0.5, 1e-6
 
 
 class WrongLabels(Diagnosis):
@@ -62,7 +59,7 @@ class WrongLabels(Diagnosis):
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Compare how often targets are contradicted in the training and in the test data."""
         found = wrong_targets(self, subject, "train")
-        if found is None and _class_is_missed(subject):
+        if found is None and subject.task == "classification" and shares(subject).losers():
             return wrong_targets(self, subject, "train", learned="test")
         return found
 
@@ -73,19 +70,3 @@ class WrongLabels(Diagnosis):
         inputs, targets = recipe.train
         wrong = misassigned(targets, USUAL * strength, random)
         return fit(recipe.replace(train=(inputs, wrong)), seed=seed).subject()
-
-
-def _class_is_missed(subject: Subject) -> bool:
-    """Tell whether a class is far rarer in the training data than in the test data."""
-    if subject.task != "classification":
-        return False
-    found = shares(subject)
-    total = found.train_size + found.test_size
-    rarer = found.train / found.train_size < RARER * found.test / found.test_size
-    return any(
-        hypergeometric_tail(
-            int(found.test[k]), found.test_size, int(found.train[k] + found.test[k]), total
-        )
-        < LEVEL / len(rarer)
-        for k in rarer.nonzero().flatten().tolist()
-    )

@@ -21,6 +21,7 @@ from mindgap.core.diagnosis import Severity
 from mindgap.ops.evidence.activations import Activation, activations
 from mindgap.ops.evidence.passes import some_places
 from mindgap.ops.evidence.perceptron import with_layer
+from mindgap.ops.initialization.subject import untrained
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
 
@@ -58,6 +59,7 @@ class DeadUnits(Diagnosis):
     explains = frozenset(
         {
             "constant-predictor",
+            "gradient-masking",
             "ignored-class",
             "rank-collapse",
             "rare-class",
@@ -69,19 +71,7 @@ class DeadUnits(Diagnosis):
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Pass training samples through the model and count inactive units."""
-        places = some_places(subject, "train")
-        some = subject.train.subset(places)
-        if len(places) < FEWEST:
-            return None
-        with evaluating(subject.model):
-            layers = activations(
-                subject.model,
-                (
-                    functools.partial(subject.checked_forward, batch.inputs)
-                    for batch in some.batches(subject.batch_size)
-                ),
-            )
-        layers = [layer for layer in layers if len(layer.inactive) >= FEWEST]
+        layers = _layers(subject)
         bad = [layer for layer in layers if _is_bad(layer, subject)]
         if not bad:
             return None
@@ -99,6 +89,7 @@ class DeadUnits(Diagnosis):
         return self.finding(
             f"Of the {total} units of layer {worst.place!r}, {dead} {verb}.",
             _severity(subject),
+            explained_by="learning-rate-too-high" if _was_alive(subject, worst) else "",
             evidence=(
                 Evidence(name="units of the layer without slope", value=dead / total, percent=True),
                 Evidence(name="units that are left", value=worst.alive),
@@ -148,6 +139,29 @@ class _Sunk(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return inputs + self.shift
+
+
+def _layers(subject: Subject) -> list[Activation]:
+    places = some_places(subject, "train")
+    some = subject.train.subset(places)
+    if len(places) < FEWEST:
+        return []
+    with evaluating(subject.model):
+        layers = activations(
+            subject.model,
+            (
+                functools.partial(subject.checked_forward, batch.inputs)
+                for batch in some.batches(subject.batch_size)
+            ),
+        )
+    return [layer for layer in layers if len(layer.inactive) >= FEWEST]
+
+
+def _was_alive(subject: Subject, worst: Activation) -> bool:
+    """Tell whether the initial weights are known and at most half of the layer was dead then."""
+    before = untrained(subject)
+    layers = [] if before is None else _layers(before)
+    return any(layer.place == worst.place and layer.share <= HALF for layer in layers)
 
 
 def _outputs(subject: Subject) -> int:

@@ -47,6 +47,7 @@ class ExplodingWeights(Diagnosis):
             "constant-predictor",
             "dead-units",
             "exploding-gradients",
+            "gradient-masking",
             "ignored-class",
             "noise-sensitivity",
             "over-confidence",

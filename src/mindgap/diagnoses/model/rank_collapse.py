@@ -58,7 +58,14 @@ class RankCollapse(Diagnosis):
     kinds = ("image",)
     needs = frozenset({"classification"})
     explains = frozenset(
-        {"ignored-class", "rare-class", "too-small", "under-confidence", "under-trained"}
+        {
+            "gradient-masking",
+            "ignored-class",
+            "rare-class",
+            "too-small",
+            "under-confidence",
+            "under-trained",
+        }
     )
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002

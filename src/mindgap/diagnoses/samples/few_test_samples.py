@@ -125,13 +125,14 @@ class FewTestSamples(Diagnosis):
                 *([Evidence(name="test samples that would settle it", value=needed)] * finite),
             ),
             sentences=(
-                f"About {needed:,} test samples would tell a gap worth acting on from none."
+                f"If the errors stay as they are, about {needed:,} test samples tell a gap worth acting "
+                "on from none."
                 if finite
-                else "A few hundred test samples give a first interval.",
+                else f"About {needed:,} test samples give an interval that can be trusted.",
             ),
             advice=(
                 Advice(
-                    text=f"Test on about {max(needed, ENOUGH):,} samples, or average the test "
+                    text=f"Test on about {needed:,} samples, or average the test "
                     "errors of several splits (cross-validation) where there are no more.",
                     code="folds = torch.randperm(len(data)).chunk(5)\n"
                     "for test in folds:\n"

@@ -82,6 +82,8 @@ class RareClass(Diagnosis):
             _headline(subject, found, worst, rate),
             severity,
             p_value=min(1.0, p_values[worst]),
+            # If labels turn out to be wrong, such a class is rare since it lost its own.
+            explained_by="wrong-labels" if worst in found.losers() else "",
             evidence=(
                 Evidence(
                     name="share of the training samples",

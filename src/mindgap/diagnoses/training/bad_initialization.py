@@ -69,6 +69,7 @@ class BadInitialization(Diagnosis):
             "diverged",
             "exploding-gradients",
             "exploding-weights",
+            "gradient-masking",
             "ignored-class",
             "learning-rate-too-high",
             "learning-rate-too-low",

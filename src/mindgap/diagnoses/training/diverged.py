@@ -15,6 +15,7 @@ from mindgap.core import (
     Subject,
     option,
 )
+from mindgap.diagnoses.training.gradient_diagnosis import was_healthy
 from mindgap.ops.evidence.curves import baseline_loss, loss_chart, training_losses
 from mindgap.training.fit import fit
 
@@ -33,7 +34,9 @@ class Diverged(Diagnosis):
     Formula: $L_T > 2 \max(L_{const}, \min_t L_t)$, or $L_t \notin \mathbb{R}$ for some $t$
 
     Reading: The steps were so large that they destroyed what had been learned. What the model is
-    now says nothing about the data. Everything else that is found follows from this.
+    now says nothing about the data. Everything else that is found follows from this. Where nothing
+    had been learned, since the loss was never near that of a constant output, a gradient that
+    explodes comes first, unless it was healthy in the initial network.
 
     Assumes: The curves of this run were recorded, or ``stopped`` says why it ended.
 
@@ -53,6 +56,7 @@ class Diverged(Diagnosis):
             "dead-units",
             "exploding-gradients",
             "exploding-weights",
+            "gradient-masking",
             "ignored-class",
             "late-over-fitting",
             "learning-rate-too-high",
@@ -96,11 +100,16 @@ class Diverged(Diagnosis):
     def _found(self, subject: Subject, sentence: str, losses: list[float]) -> Finding:
         places, _ = training_losses(subject.history)
         lowest = min(losses, default=math.nan)
+        # A loss that never was near that of a constant output cannot have been learned and lost.
+        hopeless = lowest > FACTOR * baseline_loss(subject) and not was_healthy(
+            subject, "exploding"
+        )
         marks = [Mark(name="lowest", x=places[losses.index(lowest)])] if losses else []
         numbers = {"last training loss": losses[-1], "lowest": lowest} if losses else {}
         return self.finding(
             sentence,
             evidence=tuple(Evidence(name=name, value=value) for name, value in numbers.items()),
+            explained_by="exploding-gradients" if hopeless else "",
             advice=(
                 Advice(
                     text="Retrain with a learning rate ten times smaller and clipped gradients.",

@@ -33,9 +33,10 @@ class ExplodingGradients(GradientDiagnosis):
     symptom = "divergence"
     state = "exploding"
     extent = "growth of the gradient"
-    form = "The gradient explodes at layer {name!r}: it grows {size} times on its way back."
+    form = "The gradient explodes {where}: it grows {size} times on its way back."
     explains = GradientDiagnosis.explains | {
         "dead-units",
+        "gradient-masking",
         "late-over-fitting",
         "noise-sensitivity",
         "oscillating-loss",

@@ -1,7 +1,9 @@
 """What diagnoses of the gradient along depth share: the trace, the words, and deep plants."""
 
 import abc
+import dataclasses
 import itertools
+import math
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -20,7 +22,8 @@ from mindgap.core import (
     Subject,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.ops.signal.depth import Profile, State
+from mindgap.ops.initialization.subject import untrained
+from mindgap.ops.signal.depth import BLOWN, LOST, Profile, State
 from mindgap.ops.signal.trace import Trace, gradient_trace
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
@@ -34,6 +37,23 @@ CODE = f"""for module in model.modules():
             torch.nn.init.zeros_(module.bias)"""
 WATCH = """with mindgap.Monitor(model, log="run.jsonl") as monitor:
     ...  # in the loop, after optimizer.step(): monitor.step(loss)"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Blamed:
+    """Where the gradient begins to vanish or explode.
+
+    Args:
+        name: The layer.
+        profile: The norms that show it.
+        per: Along what they are: ``"layer"`` or ``"step of the sequence"``.
+        alone: Whether this layer makes most of the change, or others after it have a part in it.
+    """
+
+    name: str
+    profile: Profile
+    per: str
+    alone: bool
 
 
 class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
@@ -77,15 +97,19 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
         found = self.judged(subject)
         if found is None:
             return None
-        trace, name, profile, per = found
-        size = self.size(profile)
-        evidence = [Evidence(name=self.extent, value=size)]
-        if profile.rate is not None:
-            evidence.append(Evidence(name=f"factor per {per}", value=profile.rate))
+        trace, blamed = found
+        arose = was_healthy(subject, self.state)
+        evidence = [Evidence(name=self.extent, value=self.size(blamed.profile))]
+        if blamed.profile.rate is not None:
+            evidence.append(Evidence(name=f"factor per {blamed.per}", value=blamed.profile.rate))
         return self.finding(
-            self.told(name, profile, per),
+            self.told(blamed),
             _severity(subject),
             evidence=tuple(evidence),
+            explained_by="learning-rate-too-high" if arose else "",
+            sentences=("It was healthy in the initial network: training brought it about.",)
+            if arose
+            else (),
             advice=(
                 Advice(
                     text="Retrain with weights that keep the variance constant from layer to layer.",
@@ -97,8 +121,8 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
             charts=(_chart(trace),),
         )
 
-    def judged(self, subject: Subject) -> tuple[Trace, str, Profile, str] | None:
-        """Return the trace, the layer to blame, the profile that shows it, and along what it is.
+    def judged(self, subject: Subject) -> tuple[Trace, Blamed] | None:
+        """Return the trace, and which layer is to blame.
 
         Args:
             subject: What is examined.
@@ -107,39 +131,59 @@ class GradientDiagnosis(Diagnosis, abc.ABC, abstract=True):
         # A gradient of exactly zero is that of dead units, which have a diagnosis of their own.
         if trace is None or 0.0 in trace.layers.values():
             return None
-        found = self.blamed(trace)
-        return None if found is None else (trace, *found)
+        blamed = self.blamed(trace)
+        return None if blamed is None else (trace, blamed)
 
     @classmethod
-    def blamed(cls, trace: Trace) -> tuple[str, Profile, str] | None:
-        """Return the layer to blame, the profile that shows it, and along what it is.
+    def blamed(cls, trace: Trace) -> Blamed | None:
+        """Return the layer to blame, and the profile that shows it.
 
         Args:
             trace: The gradient of a model.
         """
-        names, profile = list(trace.layers), trace.profile
-        start = profile.start(cls.state)
-        if start is not None:
-            culprit = profile.culprit(cls.state)
-            return names[start if culprit is None else culprit], profile, "layer"
-        for name, norms in trace.times.items():
+        # What happens over the steps of a layer shows in all its steps together too, as if the layer
+        # after it had done it.
+        for name, norms in reversed(list(trace.times.items())):
             through = Profile(norms)
             if through.start(cls.state) is not None:
-                return name, through, "step of the sequence"
+                return Blamed(name, through, "step of the sequence", True)
+        names, profile = list(trace.layers), trace.profile
+        origin = profile.origin(cls.state)
+        if origin is not None:
+            one = profile.culprit(cls.state)
+            return Blamed(names[origin if one is None else one], profile, "layer", one is not None)
         return None
 
     @classmethod
-    def told(cls, name: str, profile: Profile, per: str) -> str:
+    def told(cls, found: Blamed) -> str:
         """Say in a sentence what :meth:`blamed` found.
 
         Args:
-            name: The layer.
-            profile: The norms.
-            per: Along what they are.
+            found: The layer, and how the gradient changes.
         """
-        size = cls.size(profile)
+        size = cls.size(found.profile)
         amount = f"{size:.1e}" if size else "nothing"
-        return cls.form.format(name=name, size=amount, per=per)
+        where = f"at layer {found.name!r}" if found.alone else f"from layer {found.name!r} on"
+        return cls.form.format(where=where, size=amount, per=found.per)
+
+
+def was_healthy(subject: Subject, state: State) -> bool:
+    """Tell whether the initial weights are known and their gradient is far from this state.
+
+    Far is the square root of the limit: on a logarithmic scale, half of the way at most.
+
+    Args:
+        subject: After training.
+        state: ``"vanishing"`` or ``"exploding"``.
+    """
+    before = untrained(subject)
+    trace = None if before is None else gradient_trace(before)
+    if trace is None or 0.0 in trace.layers.values():
+        return False
+    profiles = [trace.profile, *map(Profile, trace.times.values())]
+    if state == "vanishing":
+        return all(min(profile.reach) > math.sqrt(LOST) for profile in profiles)
+    return all(max(profile.growth) < math.sqrt(BLOWN) for profile in profiles)
 
 
 def _severity(subject: Subject) -> Severity:

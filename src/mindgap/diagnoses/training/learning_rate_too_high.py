@@ -38,7 +38,8 @@ class LearningRateTooHigh(CurveDiagnosis):
     but the steps.
 
     Assumes: The curves and the initial weights were recorded. Without the initial weights it is a
-    suspicion.
+    suspicion. With them, gradients and units that were healthy in the initial network and are not
+    any more are explained by it.
 
     >>> from mindgap.studies.diagnoses.healthy import healthy_recipe
     >>> finding = LearningRateTooHigh()(LearningRateTooHigh.plant(healthy_recipe("table")))
@@ -53,9 +54,11 @@ class LearningRateTooHigh(CurveDiagnosis):
             "constant-predictor",
             "dead-units",
             "exploding-weights",
+            "gradient-masking",
             "ignored-class",
             "noise-sensitivity",
             "over-confidence",
+            "rank-collapse",
             "too-small",
             "under-confidence",
             "under-trained",

@@ -42,7 +42,9 @@ class TooSmall(Diagnosis):
 
     stage = "fit"
     symptom = "under-fitting"
-    explains = frozenset({"ignored-class", "over-confidence", "rare-class", "under-confidence"})
+    explains = frozenset(
+        {"gradient-masking", "ignored-class", "over-confidence", "rare-class", "under-confidence"}
+    )
     needs = frozenset({"test"})
     cites = ("goodfellow2016deep",)
 

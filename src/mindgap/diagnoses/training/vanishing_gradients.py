@@ -18,7 +18,7 @@ class VanishingGradients(GradientDiagnosis):
     Reading: Layers without gradient stay as they were drawn, so the network cannot use its depth.
     In a model that fits its training data this is a note. In one that does not, it is the likely
     cause. The layer that is named loses most of the gradient; where many do their part, it is the
-    one from which on too little is left.
+    one from which on they do.
 
     Assumes: A model with gradients. The gradient is that of the trained model: one that recovered
     during training is not seen; a monitor sees it.
@@ -34,7 +34,7 @@ class VanishingGradients(GradientDiagnosis):
     symptom = "under-fitting"
     state = "vanishing"
     extent = "smallest share of the gradient"
-    form = "The gradient vanishes at layer {name!r}: {size} of it reaches the first {per}."
+    form = "The gradient vanishes {where}: {size} of it reaches the first {per}."
     advice = (
         Advice(
             text="Or use ReLU, LayerNorm or BatchNorm, and skip connections; in recurrent "

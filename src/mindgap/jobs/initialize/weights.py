@@ -95,8 +95,8 @@ def weights_of(name: str, where: str, found: Propagation) -> Weights:
         for diagnosis in (ExplodingGradients, VanishingGradients):
             wrong = diagnosis.blamed(trace)
             if wrong is not None:
-                blamed, steps = wrong[0], not troubles and wrong[2] != "layer"
-                troubles.append((f"{diagnosis.state} gradient", diagnosis.told(*wrong)))
+                blamed, steps = wrong.name, not troubles and wrong.per != "layer"
+                troubles.append((f"{diagnosis.state} gradient", diagnosis.told(wrong)))
     profiles = [] if trace is None else [trace.profile, *map(Profile, trace.times.values())]
     changes = [size for one in profiles for size in (_log(one.least), _log(one.most))]
     gradient = max(changes, key=abs, default=None)

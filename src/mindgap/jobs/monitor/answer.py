@@ -95,7 +95,7 @@ def _headline(found: Watched, kind: str) -> str:
         count = round(max(units.dead, units.saturated) * units.units)
         return f"Of the {units.units} units of layer {units.place!r}, {count} {verb}."
     if found.first is not None:
-        return _depth_headline(found, kind, found.first)
+        return _depth_headline(found, kind)
     if kind == "spikes":
         first = found.spikes[0]
         times = "once" if len(found.spikes) == 1 else f"{len(found.spikes)} times"
@@ -108,20 +108,17 @@ def _headline(found: Watched, kind: str) -> str:
     return "Gradients, updates and activations are within what healthy networks show."
 
 
-def _depth_headline(found: Watched, kind: str, worst: Layer) -> str:
-    if worst.steps:
+def _depth_headline(found: Watched, kind: str) -> str:
+    timed = [layer for layer in found.layers if layer.over_time and layer.name == found.layer]
+    if timed:
         return (
-            f"The gradient {_verb(kind)} over the {worst.steps} steps of layer {worst.name!r}, by a "
-            f"factor of {worst.rate or 0:.2g} per step."
+            f"The gradient {_verb(kind)} over the {timed[0].steps} steps of layer "
+            f"{found.layer!r}, by a factor of {timed[0].rate or 0:.2g} per step."
         )
     if found.culprit:
         return f"The gradient {_verb(kind)} at layer {found.culprit!r}."
     pace = "" if found.rate is None else f", by a factor of {found.rate:.2g} per layer"
-    below = "of the output" if worst.depth == 0 else f"{worst.depth} below the output"
-    return (
-        f"The gradient {_verb(kind)} with depth{pace}: from layer {worst.name!r}, {below}, to the "
-        "input."
-    )
+    return f"The gradient {_verb(kind)} with depth{pace}: from layer {found.layer!r} to the input."
 
 
 def _verb(kind: str) -> str:

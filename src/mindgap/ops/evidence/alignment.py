@@ -63,14 +63,23 @@ def renamed(labels: Tensor, predicted: Tensor, classes: int) -> Renamed | None:
     total = float(counts[moved].sum())
     # Every choice of that many classes in any order was tried.
     tried = math.lgamma(classes + 1) - math.lgamma(classes - len(moved) + 1)
-    p_value = binomial_upper_tail(int(won), int(won + lost), 0.5) * math.exp(min(tried, 700))
+    p_value = math.exp(min(0.0, _log_tail(int(won), int(won + lost)) + tried))
     return Renamed(
         names=names,
         moved=tuple(moved.tolist()),
         before=float(lost) / total,
         after=float(won) / total,
-        p_value=min(1.0, p_value),
+        p_value=p_value,
     )
+
+
+def _log_tail(hits: int, trials: int) -> float:
+    """Return the logarithm of the tail of fair trials, or Chernoff's bound where it rounds to zero."""
+    tail = binomial_upper_tail(hits, trials, 0.5)
+    if tail > 0:
+        return math.log(tail)
+    rate = torch.tensor([hits, trials - hits], dtype=torch.float64) / trials
+    return -trials * (math.log(2) - float(torch.special.entr(rate).sum()))
 
 
 def _cycles(names: Tensor) -> Iterator[Tensor]:

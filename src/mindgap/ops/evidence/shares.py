@@ -8,6 +8,10 @@ from torch import Tensor
 
 from mindgap.core import Subject, Which, chi_square_tail, hypergeometric_tail
 
+# A class this much rarer than in the test data may have lost its labels to others. No random split
+# comes near the second number.
+RARER, LEVEL = 0.5, 1e-6
+
 
 @dataclasses.dataclass(frozen=True)
 class Shares:
@@ -50,6 +54,23 @@ class Shares:
         wanted = counts.sum(1, keepdim=True) * counts.sum(0) / total
         statistic = float(((counts - wanted).square() / wanted).sum())
         return chi_square_tail(statistic, max(counts.shape[1] - 1, 1))
+
+    def losers(self) -> list[int]:
+        """Return the classes that may have lost their labels to others.
+
+        They are so much rarer in the training data than in the test data as no random split makes
+        them.
+        """
+        total = self.train_size + self.test_size
+        rarer = self.train / self.train_size < RARER * self.test / self.test_size
+        return [
+            k
+            for k in rarer.nonzero().flatten().tolist()
+            if hypergeometric_tail(
+                int(self.test[k]), self.test_size, int(self.train[k] + self.test[k]), total
+            )
+            < LEVEL / len(rarer)
+        ]
 
     @property
     def differences(self) -> Tensor:

@@ -107,7 +107,8 @@ def tail_test(
         share = max(share, excess - SURE * error)
     auc, error = _auc(scores, domain, fold)
     mean = normal_tail((auc - 0.5) / error / math.sqrt(TWICE))
-    p_value = min(1.0, TESTS * min(least ** (1 / TWICE), mean))
+    # A tail that is rounded to zero is below 1e-300, but its root need not be.
+    p_value = min(1.0, TESTS * min(max(least, 1e-300) ** (1 / TWICE), mean))
     return p_value, share, auc
 
 

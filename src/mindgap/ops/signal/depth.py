@@ -15,6 +15,7 @@ State = Literal["healthy", "vanishing", "exploding"]
 # and it grew at most 53 and 1,600 times, in single readings. Verdicts take medians of five.
 LOST, BLOWN = 1e-4, 1e4
 ONE_LAYER = 0.5  # share of the whole change, from which on a single layer is to blame
+HALF = 0.5  # of the mean change of other layers, below which layers have no part in it
 FEWEST = 3  # signals from which a rate can be fitted
 
 
@@ -101,14 +102,54 @@ class Profile:
         On its way from the outputs of this layer to those of the layer before, the gradient passes
         this layer's weights and the activation in between.
         """
-        sign = 1 if state == "vanishing" else -1
-        sizes = [sign * math.log(max(signal, 1e-300)) for signal in self.signals]
-        changes = [after - before for before, after in itertools.pairwise(sizes)]
+        changes = self._changes(state)
         whole = sum(change for change in changes if change > 0)
         place = max(range(len(changes)), key=lambda k: changes[k], default=None)
         if place is None or changes[place] <= ONE_LAYER * whole:
             return None
         return place + 1
+
+    def origin(self, state: State) -> int | None:
+        """Return the layer from which on the gradient changes on its way back, or None if it is fine.
+
+        From the place where most has changed to the output, the changes from layer to layer are
+        split in two by least squares. If those next to the output are on average less than half of
+        the others, the change begins at the split, otherwise at the last layer. Where a limit is
+        passed depends on the limit, and moves with every step; where the change begins does not.
+
+        >>> Profile((1e8, 1e6, 1e4, 1e2, 1.0, 1.0, 1.0)).origin("exploding")
+        4
+        """
+        if self.start(state) is None:
+            return None
+        changes = self._changes(state)
+        totals = [*itertools.accumulate(reversed(changes), initial=0.0)][::-1]
+        first = max(range(len(totals)), key=totals.__getitem__)
+        found = _split(changes[first:])
+        return len(changes) if found is None else first + found
+
+    def _changes(self, state: State) -> list[float]:
+        """Return by how much the gradient vanishes, or explodes, before every layer but the first.
+
+        Layers that the gradient passes by change nothing.
+        """
+        sign, sizes = 1 if state == "vanishing" else -1, list[float]()
+        for signal, aside in zip(reversed(self.signals), reversed(self.aside), strict=True):
+            size = sign * math.log(max(signal, 1e-300))
+            sizes.append(sizes[-1] if aside and sizes else size)
+        return [before - after for before, after in itertools.pairwise(sizes)][::-1]
+
+
+def _split(changes: Sequence[float]) -> int | None:
+    """Return how many changes come before a clear drop, or None where there is none."""
+    best, place = 0.0, None
+    for k in range(1, len(changes)):
+        parts = changes[:k], changes[k:]
+        large, small = (sum(part) / len(part) for part in parts)
+        gain = (large - small) ** 2 * k * (len(changes) - k)
+        if small < HALF * large and gain > best:
+            best, place = gain, k
+    return place
 
 
 @implements("S1", cites=("pascanu2013difficulty",))

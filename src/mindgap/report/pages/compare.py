@@ -311,7 +311,7 @@ def _pair_rows(
             f"{_short(pair.first, longest)} − {_short(pair.second, longest)}",
             wording.gap(facts, pair.difference, "points"),
             wording.ends(facts, pair.interval, "to"),
-            wording.number(pair.p_value, 2),
+            wording.p_value(pair.p_value).removeprefix("= "),
             f"{_short(pair.better, longest)} is lower" if pair.better else "no difference shown",
         )
         for pair in found.pairs

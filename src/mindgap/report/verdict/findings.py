@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 FEW = 8  # samples in a table that is read; the CSV file holds all
 SURE = 1e-3  # smaller p-values are "> 99.9 %": nobody acts differently on more digits
-TINY = "1e-300"  # about the smallest number that is not written as zero
 FLAGS = {"wrong": "bad", "suspect": "warn", "note": "dull"}
 CHECK_HEAD = ("check", "outcome", "CPU time", "reason")
 
@@ -128,8 +127,7 @@ def sureness(finding: Finding) -> str:
         if finding.p_value < SURE
         else wording.at_least(finding.confidence)
     )
-    size = f"p = {wording.number(finding.p_value, 2)}" if finding.p_value else f"p < {TINY}"
-    return f"{shown} ({size}, corrected for all tests)"
+    return f"{shown} (p {wording.p_value(finding.p_value)}, corrected for all tests)"
 
 
 def _evidence(row: Evidence) -> tuple[str, str, str]:

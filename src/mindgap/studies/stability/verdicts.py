@@ -20,17 +20,22 @@ from mindgap.core import (
     proportion_interval,
 )
 from mindgap.core.chart.numbers import round_down, round_up
-from mindgap.nets import MLP
+from mindgap.nets import Elman
 from mindgap.ops.signal.depth import BLOWN, LOST, Profile
 from mindgap.ops.signal.trace import gradient_trace
-from mindgap.studies.diagnoses.healthy import HEALTHY, teacher_table
+from mindgap.studies.diagnoses.healthy import HEALTHY, digits_convolution, teacher_table, waves
 from mindgap.training.fit import fit
 from mindgap.training.monitor.judge import MOST_DEAD, SPIKE, judge, jumps, readings, signals
 from mindgap.training.monitor.monitor import Monitor
 
-PLANTS = ("vanishing", "vanishing with depth", "exploding", "exploding with depth", "dead units")
+WAYS = ("", " with depth", " in convolutions", " over time")  # in which a gradient is lost
+PLANTS = (*(f"{kind}{way}" for kind in ("vanishing", "exploding") for way in WAYS), "dead units")
 WIDTH, DEPTH = 32, 8
-SMALL, LARGE, DEEP = 1e-6, 1e6, 20
+SMALL, LARGE = 1e-6, 1e6
+DEEP, CHANNELS = 20, 8
+# Kaiming's weights keep the gradient; these change it by about four, or almost three, per layer.
+KAIMING, SIGMOID, TOO_LARGE = 2**0.5, 1.0, 4.0
+RECURRENT = {"vanishing": 0.3, "exploding": 4.0}  # factor of an orthogonal matrix
 
 
 class MonitorVerdicts(Study):
@@ -41,9 +46,9 @@ class MonitorVerdicts(Study):
 
     Reading: Healthy networks of several kinds are trained well, so every verdict but "healthy" is a
     false alarm. The extremes of their readings are what the limits were set by. A planted fault
-    counts as named if kind and layer are right. Faults with depth have no single layer: there the
-    layer is the one at which the gradient passes the limit at the first reading. Training moves it,
-    so that the layer next to it counts as right too, and is counted by itself.
+    counts as named if kind and layer are right. Faults with depth have no single layer: the network
+    is healthy from the output to some layer, and from this layer on, which counts as right, all
+    weights are too large, or all activations are sigmoids.
 
     Assumes: Limits were set on seeds below 7000, and are tried on seeds from there on.
 
@@ -162,56 +167,99 @@ class _Layer(nn.Module):
 
 
 def _planted(what: str, seed: int, epochs: int) -> Record:
-    recipe, place = teacher_table(seed), 1 + seed % (DEPTH - 2)
-    inputs, outputs = recipe.train[0].shape[1], int(recipe.train[1].max()) + 1
-    sizes = (inputs, *[WIDTH] * DEPTH, outputs)
+    kind, way = what.split()[0], what[len(what.split()[0]) :]
+    names, wanted, recipe = {
+        " with depth": _deep,
+        " in convolutions": _convolutional,
+        " over time": _recurrent,
+    }.get(way, _one_layer)(what if kind == "dead" else kind, seed)
     monitor = Monitor(every=10)
-    plain = recipe.replace(epochs=epochs, learning_rate=1e-4)
-    if what.endswith("depth"):
-        names, wanted = _with_depth(what, plain, monitor, seed)
-    else:
-        faulty = plain.replace(model=lambda: _Chain(sizes, what, place))
-        fit(faulty, seed=seed, monitor=monitor, evaluate_every=0)
-        # Functions are seen in the module that calls them, layers under their own name.
-        end = "" if what == "dead units" else ".linear"
-        names, wanted = [f"layers.{k}{end}" for k in range(DEPTH + 1)], place
+    fit(
+        recipe.replace(epochs=epochs, learning_rate=1e-4),
+        seed=seed,
+        monitor=monitor,
+        evaluate_every=0,
+    )
     found = judge(monitor.lines)
-    known = wanted is not None and found.layer in names and found.kind == what.split()[0]
-    away = abs(names.index(found.layer) - (wanted or 0)) if known else None
+    known = found.layer in names and found.kind == kind
     return {
         "kind": found.kind,
         "layer": found.layer,
-        "wanted": None if wanted is None else names[wanted],
-        "away": away,
-        "right": away is not None and away <= what.endswith("depth"),
+        "wanted": names[wanted],
+        "away": abs(names.index(found.layer) - wanted) if known else None,
+        "right": known and found.layer == names[wanted],
         **_extremes(monitor),
     }
 
 
-def _with_depth(
-    what: str, recipe: Recipe, monitor: Monitor, seed: int
-) -> tuple[list[str], int | None]:
-    """Train a deep network; return its layers, and at which the first reading passes the limit."""
-    vanishing = what.startswith("vanishing")
-    inputs, outputs = recipe.train[0].shape[1], int(recipe.train[1].max()) + 1
+_Plant = tuple[list[str], int, Recipe]  # names of layers, the place of the faulty one, the recipe
+
+
+def _one_layer(fault: str, seed: int) -> _Plant:
+    recipe, place = teacher_table(seed), 1 + seed % (DEPTH - 2)
+    inputs, outputs = _widths(recipe)
+    sizes = (inputs, *[WIDTH] * DEPTH, outputs)
+    # Functions are seen in the module that calls them, layers under their own name.
+    end = "" if fault == "dead units" else ".linear"
+    names = [f"layers.{k}{end}" for k in range(DEPTH + 1)]
+    return names, place, recipe.replace(model=lambda: _Chain(sizes, fault, place))
+
+
+def _widths(recipe: Recipe) -> tuple[int, int]:
+    return recipe.train[0].shape[1], int(recipe.train[1].max()) + 1
+
+
+def _deep(kind: str, seed: int) -> _Plant:
+    recipe, place = teacher_table(seed), _place(seed)
+    inputs, outputs = _widths(recipe)
+    sizes = (inputs, *[WIDTH] * DEEP, outputs)
 
     def model() -> nn.Module:
-        net = MLP((inputs, *[WIDTH] * DEEP, outputs), activation="sigmoid" if vanishing else "relu")
-        for layer in net:
-            if isinstance(layer, nn.Linear):
-                size = (1.0 if vanishing else 4.0) / layer.in_features**0.5
-                nn.init.normal_(layer.weight, 0, size)
+        return _faulty([nn.Linear(*pair) for pair in itertools.pairwise(sizes)], kind, place)
+
+    return [str(2 * k) for k in range(DEEP + 1)], place, recipe.replace(model=model)
+
+
+def _convolutional(kind: str, seed: int) -> _Plant:
+    recipe, place = digits_convolution(seed), _place(seed)
+    sizes = (1, *[CHANNELS] * DEEP)
+
+    def model() -> nn.Module:
+        layers = [nn.Conv2d(*pair, 3, padding=1) for pair in itertools.pairwise(sizes)]
+        head = nn.Linear(CHANNELS * recipe.train[0][0].numel(), 10)
+        return _faulty([*layers, nn.Sequential(nn.Flatten(), head)], kind, place)
+
+    names = [*(str(2 * k) for k in range(DEEP)), f"{2 * DEEP}.1"]
+    return names, place, recipe.replace(model=model)
+
+
+def _place(seed: int) -> int:
+    """From which layer on a deep network is faulty: at least twelve are."""
+    return DEEP - seed % (DEEP - 11)
+
+
+def _faulty(layers: Sequence[nn.Module], kind: str, place: int) -> nn.Module:
+    """Put activations between layers, of which those up to a place lose or blow up the gradient."""
+    parts: list[nn.Module] = []
+    for k, layer in enumerate(layers):
+        weight = next(layer.parameters())
+        gain = KAIMING if k > place else SIGMOID if kind == "vanishing" else TOO_LARGE
+        nn.init.normal_(weight, 0, gain / weight[0].numel() ** 0.5)
+        squashed = kind == "vanishing" and k < place
+        parts += [layer, nn.Sigmoid() if squashed else nn.ReLU()]
+    return nn.Sequential(*parts[:-1])
+
+
+def _recurrent(kind: str, seed: int) -> _Plant:
+    recipe = waves(seed)
+    activation = "tanh" if kind == "vanishing" else "relu"
+
+    def model() -> nn.Module:
+        net = Elman(2, WIDTH, 3, activation=activation, start="orthogonal")
+        net.recurrent.weight.data.mul_(RECURRENT[kind])
         return net
 
-    fit(recipe.replace(model=model), seed=seed, monitor=monitor, evaluate_every=0)
-    row = signals(readings(monitor.lines)[0]["layers"])
-    names, norms = list(row), list(row.values())
-    passed = [
-        k
-        for k, norm in enumerate(norms)
-        if (norm < LOST * max(norms[k:]) if vanishing else norm > BLOWN * min(norms[k:]))
-    ]
-    return names, max(passed, default=None)
+    return ["input", "recurrent", "head"], 1, recipe.replace(model=model)
 
 
 def _extremes(monitor: Monitor) -> dict[str, float | None]:
@@ -273,12 +321,11 @@ def _found(groups: Mapping[str, Sequence[Record]]) -> list[str]:
     records = [record for what in PLANTS for record in groups.get(what, ())]
     if not records:
         return []
-    exact, near = _distances(records)
+    _, near = _distances(records)
     low = round_down(100 * proportion_interval(_right(records), len(records)).low, 1)
     return [
         f"Planted faults: {_right(records)} of {len(records)} are named with kind and layer, at "
-        f"least {low:.1f} % with confidence 95 %. In {exact} it is exactly the layer, in {near} the "
-        "one next to it."
+        f"least {low:.1f} % with confidence 95 %. In {near} more it is the layer next to it."
     ]
 
 

@@ -35,6 +35,7 @@ class Layer:
         reach: The share of the gradient that is left there.
         growth: How many times the gradient has grown there.
         steps: Of a recurrent layer, the steps of a sequence; otherwise 0.
+        over_time: Whether its state is that of the gradient over these steps.
         rate: Of a recurrent layer, the factor of the gradient per step.
         gradient_to_weight: The norm of the gradient divided by that of the weights.
         update_to_weight: The norm of the update divided by that of the weights.
@@ -51,6 +52,7 @@ class Layer:
     reach: float | None
     growth: float | None
     steps: int
+    over_time: bool
     rate: float | None
 
     @property
@@ -111,6 +113,7 @@ class Judgement:
             gradients were none; empty if there was nothing.
         skipped: Steps that a gradient scaler left out.
         culprit: The layer that makes most of a vanishing or exploding gradient; empty if many do.
+        origin: The layer from which on many do, or over whose steps it happens; empty if one does.
         clip: The norm that nine of ten gradients stay below; None without any.
         readings: How many readings there are.
     """
@@ -122,6 +125,7 @@ class Judgement:
     trouble: Mapping[str, Any]
     skipped: int
     culprit: str
+    origin: str
     clip: float | None
     readings: int
 
@@ -146,7 +150,7 @@ class Judgement:
         """The layer to look at first; empty if no layer is to blame."""
         if self.kind in ("dead", "saturated") and self.worst_units is not None:
             return self.worst_units.place
-        return self.culprit or ("" if self.first is None else self.first.name)
+        return self.culprit or self.origin or ("" if self.first is None else self.first.name)
 
     @property
     def first(self) -> Layer | None:
@@ -179,28 +183,36 @@ def judged(lines: Sequence[Line]) -> dict[str, Any]:
     """
     depth = _depth_profile(lines)
     profile = Profile(tuple(depth.values()))
+    layers = tuple(_judged_layers(lines))
     troubles = [line["trouble"] for line in lines if line.get("trouble")]
     broken = [trouble for trouble in troubles if not trouble["skipped"]]
     return {
         "rate": profile.rate,
-        "layers": tuple(_judged_layers(lines)),
+        "layers": layers,
         "units": tuple(_judged_units(lines)),
         "spikes": tuple(spikes(lines)),
         "trouble": broken[0] if broken else {},
         "skipped": len(troubles) - len(broken),
-        "culprit": _culprit(list(depth), profile),
+        **_blamed(list(depth), profile, layers),
         "clip": clip_at(lines),
         "readings": len(readings(lines)),
     }
 
 
-def _culprit(names: Sequence[str], profile: Profile) -> str:
+def _blamed(names: Sequence[str], profile: Profile, layers: Sequence[Layer]) -> dict[str, str]:
     states: tuple[State, ...] = ("exploding", "vanishing")
     for state in states:
-        if state in profile.states:
+        # What happens over the steps of a layer shows in all its steps together too, as if the layer
+        # after it had done it.
+        timed = [layer.name for layer in layers if layer.over_time and layer.state == state]
+        if timed:
+            return {"culprit": "", "origin": timed[-1]}
+        if (origin := profile.origin(state)) is not None:
             place = profile.culprit(state)
-            return "" if place is None else names[place]
-    return ""
+            if place is None:
+                return {"culprit": "", "origin": names[origin]}
+            return {"culprit": names[place], "origin": ""}
+    return {"culprit": "", "origin": ""}
 
 
 def last_run(lines: Sequence[Line]) -> list[Line]:
@@ -290,12 +302,13 @@ def _layer(
     unknown: tuple[State, float | None, float | None] = ("healthy", None, None)
     state, reach, growth = states.get(name, unknown)
     times = [row["time"] for row in rows if row.get("time")]
-    if times and state == "healthy":
+    over_time = False
+    if times:
         through = statistics.median(time["reach"] for time in times)
         grown = statistics.median(time["growth"] for time in times)
-        state = state_of(through, grown)
-        if state != "healthy":
-            reach, growth = through, grown
+        over_time = state_of(through, grown) != "healthy"
+        if over_time:
+            state, reach, growth = state_of(through, grown), through, grown
     return Layer(
         name=name,
         depth=len(names) - 1 - names.index(name) if name in names else None,
@@ -303,6 +316,7 @@ def _layer(
         reach=reach,
         growth=growth,
         steps=times[-1]["steps"] if times else 0,
+        over_time=over_time,
         rate=times[-1]["rate"] if times else None,
         gradient=_median(rows, "gradient") or 0.0,
         weight=_median(rows, "weight") or 0.0,
