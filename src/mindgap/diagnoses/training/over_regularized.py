@@ -30,7 +30,6 @@ from mindgap.diagnoses.training.under_trained import (
     still_learning,
 )
 from mindgap.ops.evidence.fit import Fit
-from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.evidence.permutation import sign_flip_tail
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
@@ -63,7 +62,7 @@ class OverRegularized(Diagnosis):
     >>> from mindgap.studies.diagnoses.healthy import healthy_recipe
     >>> finding = OverRegularized()(OverRegularized.plant(healthy_recipe("table")))
     >>> finding.severity, finding.sentence.split(":")[0]
-    ('wrong', 'Dropout holds the model back')
+    ('wrong', 'Weight decay of 0.3 holds the model back')
     """
 
     stage = "fit"
@@ -167,9 +166,9 @@ class OverRegularized(Diagnosis):
 
     @classmethod
     def plant(cls, recipe: Recipe, seed: int = 0, strength: float = 1.0) -> Subject:
-        """Drop 97 % of the hidden units of a perceptron, or 90 % at half the strength."""
-        share = 1 - 0.03 * 3.3 ** (2 - 2 * strength)
-        return fit(with_layer(recipe, lambda _: nn.Dropout(share), after=True), seed=seed).subject()
+        """Train with Adam's weight decay of 0.3, which is far too much, or of half of it."""
+        much = recipe.replace(optimizer="adam", weight_decay=0.3 * strength)
+        return fit(much, seed=seed).subject()
 
 
 @dataclasses.dataclass(frozen=True)
