@@ -1,8 +1,8 @@
 """A penalty or noise so strong that the model cannot learn its training data."""
 
-import copy
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from mindgap.core import (
     Series,
     Subject,
     call,
+    copied,
     seeded,
 )
 from mindgap.diagnoses.training.under_trained import (
@@ -36,7 +37,7 @@ from mindgap.training.rival import attainable
 from mindgap.training.short_run import FREE, Brake, ShortRun, Start, short_run
 
 HELD = 1 / 3  # of the free run's fall: what is held back falls by less
-SHRUNK = 0.2  # of their initial norms: no weights come to less by themselves
+SHRUNK = 0.5  # of their initial norm: no weights come to less by themselves
 LIGHT = 0.2  # a usual rate of dropout
 SAME = 1e-4  # share of the outputs by which passes without noise differ at most
 BATCH = 64  # samples of a pass that looks for noise
@@ -103,12 +104,11 @@ class OverRegularized(Diagnosis):
         if free is None:
             return None
         brakes = [Brake(noise=True)] * bool(noise) + [decay] * bool(decay.decay)
-        if len(brakes) == 2:
-            brakes.append(dataclasses.replace(decay, noise=True))  # counts if neither does alone
-        held = [(brake, run) for brake in brakes if (run := _held_run(subject, free, brake))]
+        held = _held_runs(subject, free, brakes)
+        if not held and len(brakes) == 2:  # neither does alone
+            held = _held_runs(subject, free, [dataclasses.replace(decay, noise=True)])
         if held:
-            alone = [pair for pair in held if pair[0] in brakes[:2]] or held
-            return self._held(subject, found, free, alone, noise)
+            return self._held(subject, found, free, held, noise)
         return self._shrunk(subject, found, free, kept) if kept < SHRUNK else None
 
     def _held(
@@ -148,7 +148,11 @@ class OverRegularized(Diagnosis):
             p_value=max(found.p_value, free.run.p_value),
             evidence=(
                 *fit_evidence(found, free.run),
-                Evidence(name="largest norm of a layer, over its start", value=kept, percent=True),
+                Evidence(
+                    name="norm of the weights, as a share of the initial one",
+                    value=kept,
+                    percent=True,
+                ),
             ),
             sentences=(
                 f"{free.run.steps} steps {free.words}without a penalty lower the training loss by "
@@ -203,10 +207,11 @@ def _free_run(subject: Subject, found: Fit) -> _Free | None:
     return None
 
 
-def _held_run(subject: Subject, free: _Free, brake: Brake) -> ShortRun | None:
-    """Return the run under a brake if it falls by far less than the free one."""
-    run = short_run(subject, free.start, free.times, brake)
-    return run if _larger_fall(run) < HELD * smaller_fall(free.run) else None
+def _held_runs(subject: Subject, free: _Free, brakes: Sequence[Brake]) -> list[Held]:
+    """Return the runs under brakes that fall by far less than the free one."""
+    runs = [(brake, short_run(subject, free.start, free.times, brake)) for brake in brakes]
+    most = HELD * smaller_fall(free.run)
+    return [(brake, run) for brake, run in runs if _larger_fall(run) < most]
 
 
 def _larger_fall(run: ShortRun) -> float:
@@ -215,7 +220,7 @@ def _larger_fall(run: ShortRun) -> float:
 
 def _noise(subject: Subject) -> str:
     """Name what makes two passes in training mode differ; empty if they do not."""
-    model = copy.deepcopy(subject.model).train()
+    model = copied(subject.model).train()
     if not _differs(model, subject):
         return ""
     for module in model.modules():
@@ -247,15 +252,16 @@ def _decay(subject: Subject) -> Brake:
 
 
 def _kept_norm(subject: Subject) -> float:
-    """Return the largest norm of a weight matrix, as a share of its norm before training."""
-    if subject.initial is None:
+    """Return the norm of all weight matrices, as a share of their norm before training."""
+    initial = subject.initial
+    if initial is None:
         return 1.0
-    shares = [
-        float(weight.detach().norm() / start)
-        for name, weight in subject.model.named_parameters()
-        if weight.ndim > 1 and (start := subject.initial[name].to(weight).norm()) > 0
-    ]
-    return max(shares, default=1.0)
+    found = {name: w.detach() for name, w in subject.model.named_parameters() if w.ndim > 1}
+    now, then = (
+        sum(float(part[name].double().square().sum()) for name in found)
+        for part in (found, initial)
+    )
+    return math.sqrt(now / then) if then > 0 else 1.0
 
 
 def _named(brake: Brake, noise: str) -> str:
