@@ -20,6 +20,7 @@ from mindgap.core import (
     Subject,
     call,
     copied,
+    same_environment,
     seeded,
 )
 from mindgap.diagnoses.training.under_trained import (
@@ -55,7 +56,7 @@ class OverRegularized(Diagnosis):
     with the losses $L$ now, $L_\text{held}$ after steps with noise and decay, $L_\text{free}$ without
 
     Reading: The model fits its training data worse than a simple predictor does on unseen samples.
-    It can do better as it is, but not under what shall keep it from over-fitting: weaken that first.
+    It can do better as it is, but not under what is meant to prevent over-fitting. Weaken that first.
 
     Assumes: The model can be trained by gradients. Noise is what makes two passes in training mode
     differ. Weight decay is known from the recipe; without one, weights that shrank tell of it.
@@ -240,11 +241,14 @@ def _differs(model: nn.Module, subject: Subject) -> bool:
     return float((one - other).abs().max()) > SAME * float(one.abs().max())
 
 
+@same_environment()
 def _decay(subject: Subject) -> Brake:
-    """Return the weight decay of the recipe, if there is one, as its optimizer would take it."""
-    if subject.recipe is None:
+    """Return the weight decay that the recipe's optimizer has, if there are both."""
+    weights = [w for w in copied(subject.model).parameters() if w.requires_grad]
+    if subject.recipe is None or not weights:
         return FREE
-    group = subject.recipe.optimize([nn.Parameter(torch.zeros(1))]).param_groups[0]
+    groups = subject.recipe.optimize(weights).param_groups
+    group = max(groups, key=lambda group: float(group.get("weight_decay", 0.0)))
     return Brake(
         decay=float(group.get("weight_decay", 0.0)),
         decoupled=bool(group.get("decoupled_weight_decay", False)),
