@@ -71,6 +71,7 @@ def test_the_best_outputs_in_the_range_cost_what_is_told() -> None:
         (net(nn.Tanh()), inputs()[:, :1].sin()),
         (net(), inputs()[:, :1]),
         (net(nn.LayerNorm(1)), inputs()[:, :1]),  # always zero
+        (net(nn.Softmax(1)), 2 * inputs()[:, :1]),  # always one
         (net(nn.Linear(1, 4), nn.LayerNorm(4), nn.Linear(4, 1)), inputs()[:, :1]),
         (net(nn.Sigmoid(), nn.Linear(1, 1)), 9 * inputs()[:, :1]),
         (nn.Sequential(nn.Linear(2, 1), nn.Threshold(-9.0, 0.0)), inputs()[:, :1]),
@@ -98,6 +99,14 @@ def test_trees_stay_within_their_training_targets() -> None:
     told = diagnose(subject, diagnoses=["bounded-outputs"])
     assert not told.findings
     assert "must have weights" in told.checked[0].reason
+
+
+def test_outputs_that_all_lie_on_the_bound_are_asked_for_more() -> None:
+    for end in (nn.Sigmoid(), nn.ReLU()):
+        model = net(end)
+        nn.init.constant_(model[2].bias, -99.0)
+        finding = asked(model, inputs()[:, :1] - 300)
+        assert finding.evidence[0].value == 1.0
 
 
 def test_a_loss_in_other_units_is_asked_itself() -> None:

@@ -159,7 +159,7 @@ def _bounds(outputs: Tensor, reach: int) -> Bounds:
     low, high = (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
     lower = next((b for b in LOWER if low >= b - NEAR), None)
     upper = next((b for b in UPPER if high <= b + NEAR), None)
-    if lower == upper:  # always zero
+    if reach and high - low <= NEAR:  # a constant model reaches nothing
         return None, None
     return tuple(  # type: ignore[return-value]
         None if b is None or int(((known - b).abs() <= NEAR).sum()) < reach else b

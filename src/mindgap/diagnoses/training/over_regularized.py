@@ -26,6 +26,7 @@ from mindgap.core import (
 from mindgap.diagnoses.training.under_trained import (
     FEWEST,
     LONGER,
+    closed,
     fit_evidence,
     fit_sentences,
     smaller_fall,
@@ -37,6 +38,9 @@ from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
 from mindgap.training.short_run import FREE, Brake, ShortRun, Start, short_run
 
+# Without what held them back, 200 or 1,000 steps closed 83 to 196 % of the difference to what is
+# attainable. Nets of two hidden units close half of it, if dropout took one of the two.
+CLOSED = 0.7
 HELD = 1 / 3  # of the free run's fall: what is held back falls by less
 SHRUNK = 0.5  # of their initial norm: no weights come to less by themselves
 LIGHT = 0.2  # a usual rate of dropout
@@ -201,9 +205,10 @@ def _free_run(subject: Subject, found: Fit) -> _Free | None:
                 return None
             if len(run.places) < FEWEST:
                 return None
-            if still_learning(found, run):
+            short = run.epochs < 1  # as expensive models get it
+            if still_learning(found, run) if short else closed(found, run) > CLOSED:
                 return _Free(run, start, times)
-            if run.epochs < 1:
+            if short:
                 break
     return None
 
