@@ -56,9 +56,9 @@ NORMS = ("spectral", "frobenius")
 # One kind of inputs per diagnosis, in turn; the study planted-problems counts all, ten times each.
 # Put last, so that a new diagnosis leaves the others their kind.
 LATER = (
-    *("other-target-units", "shuffled-labels"),
-    *("bad-initialization", "exploding-gradients", "gradient-masking", "idle-layer"),
-    *("not-robust", "rank-collapse", "target-in-inputs", "vanishing-gradients"),
+    *("bad-initialization", "bounded-outputs", "exploding-gradients", "gradient-masking"),
+    *("idle-layer", "not-robust", "other-target-units", "over-regularized", "rank-collapse"),
+    *("shuffled-labels", "target-in-inputs", "vanishing-gradients"),
 )
 PLANTS = [
     (name, DIAGNOSES[name].kinds[place % len(DIAGNOSES[name].kinds)])

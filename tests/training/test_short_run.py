@@ -11,7 +11,7 @@ from torch import nn
 from mindgap.core import InputError, Subject
 from mindgap.nets import MLP
 from mindgap.training import short_run as module
-from mindgap.training.short_run import short_run
+from mindgap.training.short_run import Brake, short_run
 
 
 def data(samples: int = 400) -> tuple[torch.Tensor, torch.Tensor]:
@@ -19,17 +19,19 @@ def data(samples: int = 400) -> tuple[torch.Tensor, torch.Tensor]:
     return x, (x[:, 0] * x[:, 1] > 0).long()
 
 
-def test_equals_a_plain_loop() -> None:
+@pytest.mark.parametrize("brake", [Brake(), Brake(decay=0.01), Brake(decay=1, decoupled=True)])
+def test_equals_a_plain_loop(brake: Brake) -> None:
     torch.manual_seed(0)
     model = MLP((3, 8, 2))
     x, y = data()
-    run = short_run(Subject(model, "cross_entropy", (x, y)))
+    run = short_run(Subject(model, "cross_entropy", (x, y)), brake=brake)
     random = torch.Generator().manual_seed(0)
     order = torch.randperm(400, generator=random)
     held, used = order[:100], order[100:]
     picks = used[torch.randint(300, (module.STEPS, module.BATCH), generator=random)]
     twin = copy.deepcopy(model)
-    optimizer = torch.optim.Adam(twin.parameters())
+    kind = torch.optim.AdamW if brake.decoupled else torch.optim.Adam
+    optimizer = kind(twin.parameters(), weight_decay=brake.decay)
     for step, places in enumerate(picks):
         optimizer.param_groups[0]["lr"] = module.RATE * (1 - step / len(picks))
         optimizer.zero_grad()
@@ -50,6 +52,16 @@ def test_large_models_get_fewer_and_smaller_steps() -> None:
     huge = MLP((3, 6000, 6000, 2))
     with pytest.raises(InputError, match="operations"):
         short_run(Subject(huge, "cross_entropy", (x, y)))
+
+
+def test_noise_acts_on_steps_and_not_on_losses() -> None:
+    torch.manual_seed(0)
+    subject = Subject(MLP((3, 8, 2), dropout=0.5), "cross_entropy", data())
+    free, noisy = (short_run(subject, brake=Brake(noise=noise)) for noise in (False, True))
+    assert torch.equal(free.before, noisy.before)
+    assert not torch.allclose(free.after, noisy.after, rtol=0.01)
+    again = Subject(subject.model, "cross_entropy", data())
+    assert torch.equal(short_run(again, brake=Brake(noise=True)).after, noisy.after)
 
 
 def test_start_from_the_initial_weights() -> None:

@@ -16,6 +16,7 @@ from mindgap.diagnoses.labels.shuffled_test_labels import ShuffledTestLabels as 
 from mindgap.diagnoses.labels.wrong_labels import WrongLabels as WrongLabels
 from mindgap.diagnoses.labels.wrong_test_labels import WrongTestLabels as WrongTestLabels
 from mindgap.diagnoses.model.batch_dependent import BatchDependent as BatchDependent
+from mindgap.diagnoses.model.bounded_outputs import BoundedOutputs as BoundedOutputs
 from mindgap.diagnoses.model.constant_predictor import ConstantPredictor as ConstantPredictor
 from mindgap.diagnoses.model.dead_units import DeadUnits as DeadUnits
 from mindgap.diagnoses.model.exploding_weights import ExplodingWeights as ExplodingWeights
@@ -45,6 +46,7 @@ from mindgap.diagnoses.training.learning_rate_too_high import LearningRateTooHig
 from mindgap.diagnoses.training.learning_rate_too_low import LearningRateTooLow as LearningRateTooLow
 from mindgap.diagnoses.training.oscillating_loss import OscillatingLoss as OscillatingLoss
 from mindgap.diagnoses.training.over_fitting import OverFitting as OverFitting
+from mindgap.diagnoses.training.over_regularized import OverRegularized as OverRegularized
 from mindgap.diagnoses.training.too_small import TooSmall as TooSmall
 from mindgap.diagnoses.training.under_trained import UnderTrained as UnderTrained
 from mindgap.diagnoses.training.vanishing_gradients import VanishingGradients as VanishingGradients

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from mindgap.core import InputError, Subject, Which, call, same_environment
+from mindgap.core import InputError, Subject, Which, call, same_environment, seeded
 from mindgap.core.split import Batch, Inputs
 from mindgap.ops.evidence.calibration import tempered_losses
 from mindgap.ops.evidence.permutation import sign_flip_tail
@@ -27,6 +27,24 @@ LEAST = 20  # steps below which a run says nothing
 MOST_WORK = 3 * WORK  # a model that needs more for LEAST steps is not tried
 
 Start = Literal["present", "initial"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Brake:
+    """What a short run trains under; nothing by default.
+
+    Args:
+        noise: Whether the copy is in training mode, where dropout and other noise act.
+        decay: The weight decay.
+        decoupled: Whether the decay is apart from the gradient, as AdamW has it.
+    """
+
+    noise: bool = False
+    decay: float = 0.0
+    decoupled: bool = False
+
+
+FREE = Brake()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,36 +95,43 @@ def _fall(before: Tensor, after: Tensor) -> float:
     return 1 - float(after.mean()) / max(float(before.mean()), 1e-300)
 
 
-def short_run(subject: Subject, start: Start = "present", times: int = 1) -> ShortRun:
+def short_run(
+    subject: Subject, start: Start = "present", times: int = 1, brake: Brake = FREE
+) -> ShortRun:
     """Train a copy of the model for a few steps, once per subject.
 
-    The copy is in evaluation mode, so that statistics of batches stay and nothing is dropped. The
-    rate falls to zero: the noise of the last steps would hide whether the loss falls.
+    The copy is in evaluation mode, so that statistics of batches stay and nothing is dropped, unless
+    noise is wanted. The losses are those in evaluation mode in either case. The rate falls to zero:
+    the noise of the last steps would hide whether the loss falls.
 
     Args:
         subject: With a model that has gradients.
         start: Whether to begin from the present weights or from those before training. The losses
             "before" are those of the present model in either case.
         times: How many times as many steps to take as usual.
+        brake: What to train under, such as the dropout of the model.
 
     >>> x = torch.linspace(-1, 1, 400)[:, None]
     >>> run = short_run(Subject(nn.Linear(1, 1), "mse", (x, 0.5 * x)))
     >>> run.steps, bool(run.after.mean() < run.before.mean())
     (200, True)
     """
-    return subject.cached(("short run", start, times), lambda: _short_run(subject, start, times))
+    return subject.cached(
+        ("short run", start, times, brake), lambda: _short_run(subject, start, times, brake)
+    )
 
 
 @same_environment()
-def _short_run(subject: Subject, start: Start, times: int) -> ShortRun:
+def _short_run(subject: Subject, start: Start, times: int, brake: Brake) -> ShortRun:
     random = torch.Generator().manual_seed(0)
     order = torch.randperm(len(subject.train), generator=random)
     held, used = order[: min(HELD, len(order) // 4)], order[min(HELD, len(order) // 4) :]
     tested = _tested(subject, random)
-    model = _copy(subject, start)
-    steps, batch = _plan(model, subject, used, times)
-    picks = used[torch.randint(len(used), (steps, batch), generator=random)]
-    _train(model, subject, picks)
+    model = _copy(subject, start, brake.noise)
+    with seeded(0):  # of dropout
+        steps, batch = _plan(model, subject, used, times)
+        picks = used[torch.randint(len(used), (steps, batch), generator=random)]
+        _train(model, subject, picks, brake)
     outputs = _outputs(model, subject, "train", held)
     test_outputs = _outputs(model, subject, "test", tested)
     return ShortRun(
@@ -138,8 +163,8 @@ def _losses(subject: Subject, which: Which, places: Tensor, outputs: Tensor) -> 
     return tempered_losses(subject, outputs, targets).double().cpu()
 
 
-def _copy(subject: Subject, start: Start) -> nn.Module:
-    twin = copy.deepcopy(subject.model).eval()
+def _copy(subject: Subject, start: Start, noise: bool) -> nn.Module:
+    twin = copy.deepcopy(subject.model).train(noise)
     if start == "initial":
         if subject.initial is None:
             raise InputError("A short run from the start must have initial weights, got none.")
@@ -147,7 +172,7 @@ def _copy(subject: Subject, start: Start) -> nn.Module:
     for module in twin.modules():
         if isinstance(module, nn.RNNBase):  # its fast kernels have gradients in training mode only
             module.train()
-            module.dropout = 0.0
+            module.dropout *= noise
     if not any(weight.requires_grad for weight in twin.parameters()):
         for weight in twin.parameters():
             weight.requires_grad_(weight.is_floating_point())
@@ -182,10 +207,11 @@ def _like(model: nn.Module) -> Tensor:
     return found
 
 
-def _train(model: nn.Module, subject: Subject, picks: Tensor) -> None:
+def _train(model: nn.Module, subject: Subject, picks: Tensor, brake: Brake) -> None:
     weights, like = [w for w in model.parameters() if w.requires_grad], _like(model)
     rate = RATE * max(picks.shape[1] / BATCH, 1 / 3)  # small batches are noisy
-    optimizer = torch.optim.Adam(weights, lr=rate)
+    kind = torch.optim.AdamW if brake.decoupled else torch.optim.Adam
+    optimizer = kind(weights, lr=rate, weight_decay=brake.decay)
     batch, targets = subject.train.take(picks.flatten()), subject.targets("train")
     inputs = _cut(batch, picks.shape[1])
     for step, places in enumerate(picks):
