@@ -18,6 +18,7 @@ from mindgap.core import (
     Results,
     Subject,
     Symptom,
+    Undefined,
     catalog,
     find,
     holm,
@@ -180,7 +181,7 @@ def _looked(
         if missing:
             return None, _row(spec, "not applicable", missing, started)
         finding = spec(subject, results)
-    except MindgapError as error:
+    except (MindgapError, Undefined) as error:
         return None, _row(spec, "not applicable", str(error), started)
     except Exception as error:  # one broken diagnosis must not cost the others
         told = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

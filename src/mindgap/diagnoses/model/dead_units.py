@@ -19,7 +19,7 @@ from mindgap.core import (
 )
 from mindgap.core.diagnosis import Severity
 from mindgap.ops.evidence.activations import Activation, activations
-from mindgap.ops.evidence.passes import some_places
+from mindgap.ops.evidence.passes import SAMPLES, affordable, some_places
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
@@ -40,7 +40,8 @@ class DeadUnits(Diagnosis):
     Reading: A unit without slope learns nothing more and, if it is a ReLU, says nothing. In a model
     that fits its training data this is a note. In one that does not, it is the likely cause.
 
-    Assumes: The samples looked at (2,000 of the training data) show what a unit can do.
+    Assumes: The samples looked at (2,000 of the training data, fewer of a large model) show what a
+    unit can do.
 
     >>> net = nn.Sequential(nn.Linear(1, 16), nn.ReLU(), nn.Linear(16, 1))
     >>> _ = nn.init.constant_(net[0].bias, -9.0)
@@ -69,7 +70,7 @@ class DeadUnits(Diagnosis):
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Pass training samples through the model and count inactive units."""
-        places = some_places(subject, "train")
+        places = some_places(subject, "train", affordable(subject, SAMPLES))
         some = subject.train.subset(places)
         if len(places) < FEWEST:
             return None

@@ -93,7 +93,7 @@ class BadInitialization(Diagnosis):
         """Follow a batch through the network as it was before training."""
         if initial_model(subject) is None or len(subject.train) < 2:
             return None
-        layers = _joined(propagation_of(subject, "initial").layers)
+        layers = _seeing(_joined(propagation_of(subject, "initial").layers))
         if len(layers) < 2 or not 0 < layers[0].signal < math.inf:
             return None
         decades = [_decades(layer.signal / layers[0].signal) for layer in layers]
@@ -159,6 +159,15 @@ def _joined(layers: tuple[LayerVariance, ...]) -> list[LayerVariance]:
         if kept is None or layer.signal > kept.signal:
             best[name] = dataclasses.replace(layer, name=name)
     return list(best.values())
+
+
+def _seeing(layers: list[LayerVariance]) -> list[LayerVariance]:
+    """Leave out what gives the same for all samples next to the way of the signal.
+
+    The embeddings of positions do, and later layers have a signal all the same.
+    """
+    last = max((k for k, layer in enumerate(layers) if layer.signal > 0), default=-1)
+    return [layer for k, layer in enumerate(layers) if layer.signal > 0 or k > last]
 
 
 def _decades(ratio: float) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from mindgap.core import Subject
-from mindgap.ops.evidence.passes import some_places
+from mindgap.ops.evidence.passes import affordable, some_places
 from mindgap.ops.signal.depth import Profile
 from mindgap.ops.signal.watch import TIME, Watch
 
@@ -60,7 +60,8 @@ def _trace(subject: Subject) -> Trace | None:
         if any(p.ndim > 1 and p.requires_grad for p in module.parameters(recurse=False))
     }
     weights = [p for p in model.parameters() if p.requires_grad]
-    batch = subject.train.take(some_places(subject, "train", SAMPLES))
+    most = affordable(subject, SAMPLES, passes=3)
+    batch = subject.train.take(some_places(subject, "train", most))
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
