@@ -122,6 +122,8 @@ def diagnose(
     specs = sorted(_chosen(diagnoses, settings or {}), key=lambda spec: _STAGES.index(spec.stage))
     found, checked, idle = list[Finding](), list[Checked](), ""
     for spec in specs:
+        if progress is not None:
+            progress.begin(spec.name)
         try:
             finding, row = (
                 (None, _row(spec, "failed" if idle == NOT_REACHED else "not applicable", idle))

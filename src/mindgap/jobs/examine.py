@@ -26,6 +26,7 @@ from mindgap.diagnoses.diagnose import INTERRUPTED, NO_NUMBERS, NOT_REACHED, dia
 from mindgap.diagnoses.model.not_finite import NotFinite
 from mindgap.measures.basic.gap import Gap
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap
+from mindgap.ops.evidence.passes import UNLIMITED
 from mindgap.ops.initialization.subject import untrained
 from mindgap.report.report import Report, build
 from mindgap.training.fitted import Fitted
@@ -95,16 +96,17 @@ def examine(
         target = _counted(target, store)
     common = {"delta": delta, "level": 1 - delta, "seed": seed, "shown": hardest}
     asked = thorough or measures is not None
-    settings = {**common, "hypotheses": target.judged, **({"work": math.inf} if asked else {})}
+    settings = {**common, "hypotheses": target.judged, **({"work": UNLIMITED} if asked else {})}
     specs = [
         *chosen("measure", measures, thorough, settings),
         *chosen("bound", bounds, thorough, settings),
     ]
     checks = _checks(diagnoses, {**common, "stopped": stopped})
-    finite = _is_finite(target)
-    if not finite and not any(isinstance(check, NotFinite) for check in checks):
-        checks.append(NotFinite())  # the verdict must name the layer, whatever was chosen
     with Progress(len(specs) + len(checks), unit="check", shown=progress) as bar:
+        bar.begin("pass over the data")
+        finite = _is_finite(target)
+        if not finite and not any(isinstance(check, NotFinite) for check in checks):
+            checks.append(NotFinite())  # the verdict must name the layer, whatever was chosen
         limit = math.inf if asked else LIMIT
         measured = list(_measured(specs, target, bar, "" if finite else NO_NUMBERS, limit))
         results = [result for result, _ in measured]
@@ -214,6 +216,7 @@ def _measured(
     interrupted, spent = False, 0.0
     for spec in specs:
         subject.asked.clear()
+        bar.begin(spec.name)
         late = TOO_LONG if spec.cost == "moderate" and spent > limit else ""
         reason = NOT_REACHED if interrupted else unknown or late
         try:

@@ -1,10 +1,11 @@
 """Gradients that are hidden, so that attacks fail and training cannot go on."""
 
+import torch
 from torch import Tensor, nn
 
 from mindgap.core import Advice, Diagnosis, Evidence, Finding, Recipe, Results, Subject
 from mindgap.ops.attacks.robustness import Level, Settings, noisy, signs, unattacked
-from mindgap.ops.attacks.scene import EPSILON, scene_of
+from mindgap.ops.attacks.scene import EPSILON, attackable, scene_of
 from mindgap.ops.evidence.passes import affordable
 from mindgap.training.fit import fit
 
@@ -49,6 +50,7 @@ class GradientMasking(Diagnosis):
         """Attack a few samples, and look for signs that the gradient is hidden."""
         if next(subject.model.parameters(), None) is None:
             return None
+        attackable(subject, "test", torch.arange(1))  # refuses others than real numbers
         most = affordable(subject, TRIED, passes=PASSES, fewest=FEWEST)
         scene = scene_of(subject, samples=most)
         how = Settings(steps=10, draws=5, batch_size=subject.batch_size)

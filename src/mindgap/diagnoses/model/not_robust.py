@@ -69,7 +69,8 @@ class NotRobust(Diagnosis):
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Attack a few samples, and compare with noise of the same length."""
         passes = 3 * (STEPS + 1) + DRAWS + 1
-        near = nearby(subject, affordable(subject, TRIED, passes=passes, fewest=FEWEST))
+        near = nearby(subject, TRIED)
+        near = near.first(affordable(subject, TRIED, passes=passes, fewest=FEWEST))
         scene = scene_near(subject, near)
         held, broken = compared(scene, SIZE * near.distances)
         count, total = int(broken.sum()), int(held.sum())

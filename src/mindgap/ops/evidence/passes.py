@@ -16,6 +16,7 @@ SAMPLES = 2_000  # enough to see half a point of error
 # as many they may be where fewer samples would say nothing. They are counted, not timed: the same
 # subject must give the same numbers on every machine.
 WORK, LARGER = 5e11, 4.0
+UNLIMITED = 1e30  # operations, where a measure is asked for
 FEWEST = 8  # samples that a pass is worth its while for
 UNLIKE = 0.1  # of the targets' standard deviation: a regression's prediction counts as another one
 
@@ -79,7 +80,7 @@ def counted(run: Callable[[], object]) -> int:
 def limited() -> Any:
     """Declare a measure's field for the operations that its passes may take.
 
-    ``examine`` sets it to infinity where the measure is named, or all measures are asked for.
+    ``examine`` lifts the limit where the measure is named, or all measures are asked for.
     """
     return option(
         WORK,
