@@ -118,7 +118,7 @@ class CurvatureMeasure(Measure, abstract=True):
         self, flat: FlatLoss, subject: Subject, groups: list[Tensor] | None = None
     ) -> dict[str, int]:
         """Say how many of the samples were used."""
-        used = flat.samples if groups is None else sum(map(len, groups))
+        used = flat.samples if groups is None else len(torch.cat(groups).unique())
         return {"samples": used, "of_samples": len(subject.train)}
 
 

@@ -18,12 +18,13 @@ from mindgap.core import (
 from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.hessian_diagonal import gauss_newton_parts
+from mindgap.ops.curvature.layerwise import layers_of
 from mindgap.ops.curvature.products import CHUNK, differentiating, hessian_products, pulled
 from mindgap.ops.curvature.spectrum import DENSE, TraceEstimate, trace
 from mindgap.ops.curvature.straight import FEW, is_straight
 from mindgap.ops.evidence.passes import affordable, operations
 
-PRODUCT, PER_WEIGHT = 6, 60  # forward passes of a product; operations of squares, by time
+PRODUCT, PER_WEIGHT = 6, 200  # forward passes of a product; operations of squares, by time
 NORMAL = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
 
@@ -101,8 +102,9 @@ class HessianTrace(CurvatureMeasure):
 
     def _summing(self, flat: FlatLoss) -> float:
         """Count the gradient of every output, and what is done with it, in forward passes."""
-        outputs, weights = flat.subject.outputs("train")[0].numel(), len(flat.point)
-        return 1 + outputs * (2 + PER_WEIGHT * weights / operations(flat.subject))
+        outputs = flat.subject.outputs("train")[0].numel()
+        squares = 0.0 if layers_of(flat) else PER_WEIGHT * len(flat.point)
+        return 1 + outputs * (2 + squares / operations(flat.subject))
 
     def _estimated(self, flat: FlatLoss) -> tuple[FlatLoss, TraceEstimate, list[Tensor] | None]:
         """Estimate the trace with the space of a search, or without where a search is too large."""

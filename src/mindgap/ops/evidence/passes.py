@@ -123,8 +123,8 @@ def affordable(
     if needed > LARGER * limit:
         hint = "" if work is None else "; name it, or ask for all of them (thorough)"
         raise Undefined(
-            f"its passes through this model take at least {needed:.0e} operations, and "
-            f"{LARGER * limit:.0e} are allowed{hint}"
+            f"its passes through this model take at least {needed:.1e} operations, and "
+            f"{LARGER * limit:.1e} are allowed{hint}"
         )
     return int(min(most, max(fewest, (limit / each - once) / passes)))
 
