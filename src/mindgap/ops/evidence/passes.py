@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mindgap.core import Split, Subject, Undefined, Which, align, evaluating, option, seeded
 from mindgap.core.bound import constant_error
+from mindgap.ops.curvature.flat_loss import plain_attention
 
 SAMPLES = 2_000  # enough to see half a point of error
 # Of all forward passes that one measure or diagnosis takes, about ten CPU seconds, and how many times
@@ -64,16 +65,11 @@ def counted(run: Callable[[], object]) -> int:
     """
     from torch.utils.flop_counter import FlopCounterMode  # takes as long as a small measure
 
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # setting one flag warns of another one
-            counter = FlopCounterMode(display=False)
-            with torch.backends.mkldnn.flags(enabled=False), counter:
-                run()
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
+    with warnings.catch_warnings(), plain_attention():
+        warnings.simplefilter("ignore")  # setting one flag warns of another one
+        counter = FlopCounterMode(display=False)
+        with torch.backends.mkldnn.flags(enabled=False), counter:
+            run()
     return int(counter.get_total_flops())
 
 
@@ -121,7 +117,7 @@ def affordable(
     each, limit = operations(subject), WORK if work is None else work
     needed = (fewest * passes + once) * each
     if needed > LARGER * limit:
-        hint = "" if work is None else "; name it, or ask for all of them (thorough)"
+        hint = "" if work is None else "; name it, raise its work, or ask for all (thorough)"
         raise Undefined(
             f"its passes through this model take at least {needed:.1e} operations, and "
             f"{LARGER * limit:.1e} are allowed{hint}"
