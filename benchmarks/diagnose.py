@@ -1,4 +1,8 @@
-"""What all diagnoses cost, and a whole ``examine`` of LeNet-5 on MNIST and of a table of a million rows.
+"""What all diagnoses cost, and a whole ``examine``: of small nets on many samples, and of large nets.
+
+The small ones are LeNet-5 on MNIST and a perceptron on a table of a million rows. The large ones, for
+which the work of every measure is limited, are a text classifier in the shape of MiniLM and a
+ResNet-18, after a few steps of training on made-up data.
 
 Every case runs in a process of its own, after a training that is not counted, on one thread. The
 limits of ``examine`` are for two cores, so that one core has to be faster than asked. ``--threads
@@ -33,6 +37,7 @@ from mindgap.training.fitted import Fitted
 
 SAMPLES, WANTED = 10_000, 5.0
 ROWS, COLUMNS, COPIES = 1_000_000, 20, 10_000
+WORDS, LENGTH, LARGE = 30_522, 64, 240.0  # of texts, and CPU seconds for a large net
 Data = tuple[torch.Tensor, ...]
 
 
@@ -112,12 +117,102 @@ def digits() -> Fitted:
     return fit(recipe, seed=0, evaluate_every=0)
 
 
+def texts(samples: int, seed: int) -> dict[str, torch.Tensor]:
+    """Samples of 64 words with padding, three of which tell the class; a tenth of the labels is wrong."""
+    random = torch.Generator().manual_seed(seed)
+    words = torch.randint(5, WORDS, (samples, LENGTH), generator=random)
+    labels = torch.randint(0, 2, (samples,), generator=random)
+    for word in range(3):
+        place = torch.randint(0, LENGTH // 2, (samples,), generator=random)
+        words[torch.arange(samples), place] = 10 + 10 * labels + word
+    kept = torch.randint(LENGTH // 2, LENGTH + 1, (samples, 1), generator=random)
+    mask = (torch.arange(LENGTH) < kept).long()
+    wrong = torch.rand(samples, generator=random) < 0.1
+    return {
+        "input_ids": words * mask,
+        "attention_mask": mask,
+        "labels": torch.where(wrong, 1 - labels, labels),
+    }
+
+
+def transformer() -> Subject:
+    """A BERT classifier of 22 million weights, as Hugging Face makes it, after 20 steps."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=WORDS, hidden_size=384, num_hidden_layers=6, num_attention_heads=12,
+        intermediate_size=1536, num_labels=2,
+    )  # fmt: skip
+    model, train = BertForSequenceClassification(config), texts(400, 1)
+    initial = {name: value.clone() for name, value in model.state_dict().items()}
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    for places in torch.randint(400, (20, 16)):
+        optimizer.zero_grad()
+        model(**{name: value[places] for name, value in train.items()}).loss.backward()
+        optimizer.step()
+    return Subject(model.eval(), "cross_entropy", train, texts(400, 2), initial=initial)
+
+
+def images(samples: int, seed: int) -> Data:
+    """Noisy images of ten kinds; three labels in ten are drawn at random."""
+    random = torch.Generator().manual_seed(0)
+    kinds = torch.nn.functional.interpolate(torch.randn(10, 3, 4, 4, generator=random), size=32)
+    random = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, 10, (samples,), generator=random)
+    pixels = kinds[labels] + torch.randn(samples, 3, 32, 32, generator=random)
+    drawn = torch.randint(0, 10, (samples,), generator=random)
+    return pixels, torch.where(torch.rand(samples, generator=random) < 0.3, drawn, labels)
+
+
+class Block(torch.nn.Module):
+    """Two convolutions and a way around them."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(
+            torch.nn.Conv2d(before, after, 3, stride, 1, bias=False),
+            torch.nn.BatchNorm2d(after),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(after, after, 3, 1, 1, bias=False),
+            torch.nn.BatchNorm2d(after),
+        )
+        self.around = torch.nn.Identity()
+        if before != after:
+            shorter = torch.nn.Conv2d(before, after, 1, stride, bias=False)
+            self.around = torch.nn.Sequential(shorter, torch.nn.BatchNorm2d(after))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.body(inputs) + self.around(inputs)
+        return found.relu()
+
+
+def residual() -> Subject:
+    """A ResNet-18 for images of 32 × 32 pixels, 11 million weights, after 15 steps."""
+    torch.manual_seed(0)
+    sizes = ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
+    blocks = [part for a, b, stride in sizes for part in (Block(a, b, stride), Block(b, b, 1))]
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 64, 3, 1, 1, bias=False), torch.nn.BatchNorm2d(64), torch.nn.ReLU(),
+        *blocks, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(512, 10),
+    )  # fmt: skip
+    initial = {name: value.clone() for name, value in model.state_dict().items()}
+    inputs, targets = images(1000, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    for places in torch.randint(1000, (15, 32)):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs[places]), targets[places]).backward()
+        optimizer.step()
+    data = (inputs, targets), images(1000, 2)
+    return Subject(model.eval(), "cross_entropy", *data, initial=initial)
+
+
 def whole(name: str, make: Any, seconds: float, threads: int) -> dict[str, Any]:
     """Examine with the default measures, bounds and diagnoses, as a user does."""
-    fitted, before = make(), _peak()
+    subject, before = make(), _peak()
     Path("/proc/self/clear_refs").write_text("5")  # the peak of the training is not ours
     torch.set_num_threads(threads)
-    report, cpu, wall = timed(lambda: examine(fitted))
+    report, cpu, wall = timed(lambda: examine(subject))
     assert isinstance(report, Report)
     failed = [row.name for row in report.checked if row.outcome == "failed"]
     assert not failed, failed
@@ -163,10 +258,16 @@ def run(case: str, repeats: int, threads: int) -> dict[str, Any]:
             row = whole(name, table, 30.0, threads)
             assert "near-copies" in row["findings"]
             return row
+        if case == "transformer":
+            name = "a BERT of 22 million weights on 400 + 400 texts of 64 words"
+            return whole(name, transformer, LARGE, threads)
+        if case == "residual":
+            name = "a ResNet-18 of 11 million weights on 1,000 + 1,000 images of 32 × 32"
+            return whole(name, residual, LARGE, threads)
         return whole("LeNet-5 on 60,000 + 10,000 digits of MNIST", digits, 90.0, threads)
 
 
-CASES = ("diagnoses", "digits", "table")
+CASES = ("diagnoses", "digits", "table", "transformer", "residual")
 
 
 def show(row: dict[str, Any]) -> None:

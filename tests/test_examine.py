@@ -15,6 +15,7 @@ from mindgap.core.spec import REGISTRY
 from mindgap.core.subject import Subject
 from mindgap.jobs.examine import TOO_LONG
 from mindgap.measures import Gap, Margin
+from mindgap.ops.evidence.passes import LARGER, WORK
 from mindgap.ops.initialization import subject as before_training
 from mindgap.remedies import GradientClipping
 from mindgap.report import html, markdown, wording
@@ -94,6 +95,30 @@ def test_a_slow_model_is_spared_what_takes_long_unless_asked_for(subject, monkey
     assert not undefined(measures=[sorted(found)[0]])
 
 
+def test_of_a_large_model_few_samples_are_passed_and_the_rest_is_refused():
+    def passed(operations):
+        seen, (inputs, targets) = [], data(600)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+        parts = (inputs[:300], targets[:300]), (inputs[300:], targets[300:])
+        subject = Subject(net, "cross_entropy", *parts)
+        subject.cached("operations", lambda: operations)  # as if it were so large
+        net.register_forward_hook(lambda *called: seen.append(len(called[2])))
+        # The short runs of these two count their operations themselves.
+        checks = [
+            name for name in catalog("diagnosis") if name not in ("too-small", "under-trained")
+        ]
+        report = examine(subject, diagnoses=checks)
+        reasons = [card.result.reason or "" for card in report.cards]
+        return sum(seen), sum("are allowed; name it" in reason for reason in reasons)
+
+    large = int(WORK // 50)
+    (most, none), (few, refused) = passed(1), passed(large)
+    assert none == 0 < refused < 10
+    assert few < most / 10
+    # Beyond the pass over all data: some twenty items, none of which takes more than it is allowed.
+    assert (few - 600) * large < 20 * LARGER * WORK
+
+
 def test_a_measure_that_fails_does_not_cost_the_others(subject, passing):
     class Broken(Measure):
         """A measure with a fault."""
@@ -125,6 +150,8 @@ def test_an_interrupt_keeps_what_is_done(subject, passing):
     chosen = {"measures": ["gap", "long", "training-loss"], "bounds": ()}
     report = examine(subject, **chosen, diagnoses=["not-finite"])
     assert report["gap"].value is not None
+    assert report.interrupted
+    assert not examine(subject, measures=["gap"], bounds=(), diagnoses=()).interrupted
     assert (report["long"].reason, report["training-loss"].reason) == (
         "interrupted",
         "not reached: interrupted",

@@ -12,7 +12,8 @@ TYPE_CHECKING = False  # as in mindgap/_lazy.py
 if TYPE_CHECKING:
     from typing import TextIO
 
-OK, FAILED, BAD_INPUT = 0, 1, 2
+OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+KEPT = "interrupted; what was done is kept."
 OUTPUT = "The output"
 
 
@@ -20,15 +21,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
-        The exit code: 0 for success, 1 for a failure or an interruption, 2 for bad input, which is
-        explained in one sentence on stderr.
+        The exit code: 0 for success, 1 for a failure, 2 for bad input, which is explained in one
+        sentence on stderr, and 130 for an interruption.
     """
     if sys.stderr is None:  # closed by the caller
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     try:
         return _told(argv)
     except KeyboardInterrupt:
-        return _say("interrupted; what was done is kept.", FAILED)
+        return _say(KEPT, INTERRUPTED)
     except BrokenPipeError:  # the reader (head, less) has gone
         _drop_stdout()
         return OK

@@ -45,6 +45,15 @@ class Progress:
             self._bar.set_postfix(shown, refresh=False)
         self._bar.update(by)
 
+    def begin(self, title: str) -> None:
+        """Say in front of the bar what is under way now.
+
+        Args:
+            title: A few words.
+        """
+        if self._bar is not None:
+            self._bar.set_description_str(title, refresh=sys.stderr.isatty())
+
     def tick(self) -> None:
         """Update the clock on a terminal while a long piece of work is under way."""
         if self._bar is not None and sys.stderr.isatty():

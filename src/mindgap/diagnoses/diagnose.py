@@ -18,6 +18,7 @@ from mindgap.core import (
     Results,
     Subject,
     Symptom,
+    Undefined,
     catalog,
     find,
     holm,
@@ -121,6 +122,8 @@ def diagnose(
     specs = sorted(_chosen(diagnoses, settings or {}), key=lambda spec: _STAGES.index(spec.stage))
     found, checked, idle = list[Finding](), list[Checked](), ""
     for spec in specs:
+        if progress is not None:
+            progress.begin(spec.name)
         try:
             finding, row = (
                 (None, _row(spec, "failed" if idle == NOT_REACHED else "not applicable", idle))
@@ -180,7 +183,7 @@ def _looked(
         if missing:
             return None, _row(spec, "not applicable", missing, started)
         finding = spec(subject, results)
-    except MindgapError as error:
+    except (MindgapError, Undefined) as error:
         return None, _row(spec, "not applicable", str(error), started)
     except Exception as error:  # one broken diagnosis must not cost the others
         told = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

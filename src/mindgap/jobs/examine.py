@@ -26,6 +26,7 @@ from mindgap.diagnoses.diagnose import INTERRUPTED, NO_NUMBERS, NOT_REACHED, dia
 from mindgap.diagnoses.model.not_finite import NotFinite
 from mindgap.measures.basic.gap import Gap
 from mindgap.measures.data.train_test_overlap import TrainTestOverlap
+from mindgap.ops.evidence.passes import UNLIMITED
 from mindgap.ops.initialization.subject import untrained
 from mindgap.report.report import Report, build
 from mindgap.training.fitted import Fitted
@@ -35,11 +36,11 @@ Checks = str | Iterable[str | Diagnosis]
 Costs = Mapping[Hashable, float]
 # CPU seconds: what took longer is not measured at the initial weights too, and all that may take.
 AGAIN, ALTOGETHER = 0.5, 5.0
-# CPU seconds that measures of moderate cost get together if nobody asked for them, and how many
-# passes over a thousand samples one of them is taken to need: a large model would take hours.
-LIMIT, PASSES = 600.0, 100
+# CPU seconds that measures of moderate cost get together if nobody asked for them. Each counts its
+# operations and takes fewer samples of a large model, so that only a slow machine gets there.
+LIMIT = 300.0
 TOO_LONG = (
-    "left out: on this model it takes long, and such measures get 10 minutes of CPU time together; "
+    "left out: on this model it takes long, and such measures get 5 minutes of CPU time together; "
     "name it, or ask for all of them (thorough)"
 )
 
@@ -94,20 +95,19 @@ def examine(
     if store is not None:
         target = _counted(target, store)
     common = {"delta": delta, "level": 1 - delta, "seed": seed, "shown": hardest}
-    settings = {**common, "hypotheses": target.judged}
+    asked = thorough or measures is not None
+    settings = {**common, "hypotheses": target.judged, **({"work": UNLIMITED} if asked else {})}
     specs = [
         *chosen("measure", measures, thorough, settings),
         *chosen("bound", bounds, thorough, settings),
     ]
     checks = _checks(diagnoses, {**common, "stopped": stopped})
-    began = time.process_time()
-    finite = _is_finite(target)
-    samples = len(target.train) + (0 if target.test is None else len(target.test))
-    passes = PASSES * 1000 * (time.process_time() - began) / samples
-    if not finite and not any(isinstance(check, NotFinite) for check in checks):
-        checks.append(NotFinite())  # the verdict must name the layer, whatever was chosen
     with Progress(len(specs) + len(checks), unit="check", shown=progress) as bar:
-        limit = math.inf if thorough or measures is not None else LIMIT - passes
+        bar.begin("pass over the data")
+        finite = _is_finite(target)
+        if not finite and not any(isinstance(check, NotFinite) for check in checks):
+            checks.append(NotFinite())  # the verdict must name the layer, whatever was chosen
+        limit = math.inf if asked else LIMIT
         measured = list(_measured(specs, target, bar, "" if finite else NO_NUMBERS, limit))
         results = [result for result, _ in measured]
         found = {result.name: result for result in reversed(results)}
@@ -216,6 +216,7 @@ def _measured(
     interrupted, spent = False, 0.0
     for spec in specs:
         subject.asked.clear()
+        bar.begin(spec.name)
         late = TOO_LONG if spec.cost == "moderate" and spent > limit else ""
         reason = NOT_REACHED if interrupted else unknown or late
         try:

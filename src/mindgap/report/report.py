@@ -27,7 +27,7 @@ from mindgap.core import (
     write_whole,
 )
 from mindgap.core.plain import check_types, fields_of, parsed
-from mindgap.diagnoses.diagnose import Checked, Diagnosed
+from mindgap.diagnoses.diagnose import INTERRUPTED, Checked, Diagnosed
 from mindgap.report import text as terminal, wording
 from mindgap.report.parts import Card, Facts, Verdict, facts_of
 from mindgap.report.verdict import findings as told
@@ -103,6 +103,12 @@ class Report:
     cards: tuple[Card, ...] = ()
     curves: tuple[Mapping[str, float], ...] = ()
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the measuring or the checks."""
+        reasons = [card.result.reason for card in self.cards] + [row.reason for row in self.checked]
+        return INTERRUPTED in reasons
 
     @property
     def measures(self) -> tuple[Card, ...]:

@@ -7,11 +7,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from mindgap.core import InputError, Subject, Which, call, same_environment, seeded
 from mindgap.core.split import Batch, Inputs
 from mindgap.ops.evidence.calibration import tempered_losses
+from mindgap.ops.evidence.passes import counted
 from mindgap.ops.evidence.permutation import sign_flip_tail
 
 # Two hundred steps at three times Adam's usual rate tell a net that was stopped early (its loss falls
@@ -185,10 +185,10 @@ def _plan(model: nn.Module, subject: Subject, used: Tensor, times: int) -> tuple
     A forward and a backward pass cost about three forward passes.
     """
     batch = subject.train.take(used[:BATCH])
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        call(model, batch.inputs, _like(model))
+    with torch.no_grad():
+        found = counted(lambda: call(model, batch.inputs, _like(model)))
     weights = PER_WEIGHT * sum(weight.numel() for weight in model.parameters())
-    sample = 3.0 * counter.get_total_flops() / len(batch.target)
+    sample = 3.0 * found / len(batch.target)
     if LEAST * (sample * SMALL_BATCH + weights) > MOST_WORK:
         raise InputError(
             f"A short run must take at most {MOST_WORK:.0e} operations, got a model that takes "

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.cli import main
+from mindgap.measures import TrainingLoss
 
 Out = Callable[..., str]
 
@@ -86,6 +87,20 @@ def test_suspects_are_written_as_csv(
     assert path.read_text() == "finding,split,index\n"
     assert f"0 samples to look at are at {path}" in capsys.readouterr().err
     assert main([*words, "--suspects", str(tmp_path / "no" / "such.csv")]) == 2
+
+
+def test_an_interrupt_keeps_what_is_done_and_has_its_exit_code(
+    user_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrainingLoss, "compute", interrupted)
+    wanted = ["--measure", "gap", "--measure", "training-loss", "-q"]
+    assert main(["examine", f"{user_file}:make_subject", *wanted]) == 130
+    out, err = capsys.readouterr()
+    assert "on unseen data" in out
+    assert err == "interrupted; what was done is kept.\n"
 
 
 def test_diagnoses_can_be_chosen(user_file: Path, out: Out) -> None:

@@ -81,6 +81,19 @@ def test_a_network_that_learned_gets_a_note() -> None:
     assert BadInitialization()(subject).severity == "note"
 
 
+class Placed(nn.Module):
+    """Embeddings of words and of their places, as BERT adds them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(20, 8), nn.Embedding(6, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.words(tokens) + self.places(torch.arange(6))
+        return self.head(found.mean(1))
+
+
 IMAGES, TOKENS = torch.randn(8, 3, 16, 16), torch.randint(0, 20, (8, 6))
 DEFAULTS = {
     "six layers": (lambda: MLP((8, *[64] * 6, 3)), X),
@@ -89,6 +102,7 @@ DEFAULTS = {
     "residual": (lambda: ResNet20(classes=3), IMAGES),
     "residual without norm": (lambda: ResNet20(classes=3, norm="none"), IMAGES),
     "recurrent": (lambda: Elman(4, 16, 3), torch.randn(8, 20, 4)),
+    "embedded places": (Placed, TOKENS),
     "transformer": (lambda: Transformer(20, 3, 6, width=32), TOKENS),
 }
 

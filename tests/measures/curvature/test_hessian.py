@@ -136,6 +136,21 @@ class TestHessianTrace:
         assert 0.5 < spread / float(errors.mean()) < 1.6
         assert all(one.status == "estimate" for one in found)
 
+    def test_of_a_large_network_every_probe_sees_other_samples(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(curvature_measure, "NUMBERS", 0)  # no room for a search
+        subject = wide(nn.Tanh())
+        subject.cached("operations", lambda: 3 * 10**9)  # as if it were so large
+        matrix = brute_hessian(subject)
+        found = [HessianTrace(seed=seed)(subject) for seed in range(12)]
+        scores = [(one.value - float(matrix.trace())) / one.standard_error for one in found]
+        assert max(map(abs, scores)) < 4.5
+        assert abs(sum(scores)) / 12 < 1.5
+        assert all(one.details["samples"] == 40 for one in found)  # two for each of 20 probes
+        assert sum(found[0].details["by_tensor"].values()) == pytest.approx(found[0].value)
+        assert "weights, whose products fit in memory" in LargestHessianEigenvalue()(subject).reason
+
     def test_parts_sum_to_the_whole(self) -> None:
         result = HessianTrace()(wide())
         assert sum(result.details["by_tensor"].values()) == pytest.approx(result.value)

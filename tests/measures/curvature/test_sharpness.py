@@ -116,6 +116,19 @@ class TestAverage:
         assert abs(result.value - expected) < 4 * result.standard_error
         assert result.standard_error < 0.05 * expected
 
+    def test_of_a_large_network_every_draw_sees_other_samples(self) -> None:
+        subject, hessian = linear()
+        subject.cached("operations", lambda: 10**10)  # as if it were so large
+        w = subject.model.weight.detach().flatten()
+        expected = 0.05**2 / 2 * float((w.square() * hessian.diagonal()).sum())
+        found = [AverageSharpness(seed=seed)(subject) for seed in range(20)]
+        assert all(result.details["samples"] == 20 for result in found)  # two for each of ten draws
+        mean, error = (
+            sum(parts) / 20
+            for parts in ([r.value for r in found], [r.standard_error for r in found])
+        )
+        assert abs(mean - expected) < 3 * error / 20**0.5
+
 
 class TestClimb:
     @pytest.mark.parametrize("vertex", [box, ball])

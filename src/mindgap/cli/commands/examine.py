@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mindgap.cli import INTERRUPTED, KEPT
 from mindgap.cli.output import check_page, check_writable, note, write, write_json
 
 EXAMPLE = "a function that returns a mindgap.Subject, such as my_model.py:make_subject"
@@ -133,6 +134,9 @@ def show(subject: Any, arguments: argparse.Namespace, settings: dict[str, Any]) 
     if arguments.suspects:
         path = report.save_suspects(arguments.suspects).resolve()
         note(f"{len(report.suspects):,} samples to look at are at {path}")
+    if report.interrupted:
+        note(KEPT)
+        return INTERRUPTED
     return 0
 
 

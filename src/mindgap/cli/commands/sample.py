@@ -24,6 +24,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mindgap.cli import INTERRUPTED
 from mindgap.cli.options import executor_of, refuse, words
 from mindgap.cli.output import check_page, check_writable, note, write, write_json
 from mindgap.cli.sample_options import add as add, domain_of, settings_of
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         note(f"{done.taken} values taken, {done.lost} failures, {pending} points pending.")
     _write(done, arguments)
     nothing = evaluator is not None and done.asked is None and not done.sampler.answers
-    return 1 if done.interrupted or nothing else 0
+    return INTERRUPTED if done.interrupted else int(nothing)
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ The report is that of `mindgap examine`.
 import argparse
 from typing import Any
 
+from mindgap.cli import INTERRUPTED
 from mindgap.cli.commands.examine import add_report_options, examine_settings, show
 from mindgap.cli.options import refuse
 from mindgap.cli.output import check_writable, note, save_weights
@@ -92,7 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.save:
         save_weights(fitted.model, arguments.save, "The weights are")
     code = show(fitted, arguments, settings)
-    return 1 if fitted.diverged or fitted.stopped.startswith("interrupted") else code
+    if fitted.stopped.startswith("interrupted"):
+        return INTERRUPTED
+    return 1 if fitted.diverged else code
 
 
 def parse_remedy(text: str) -> Any:

@@ -18,10 +18,11 @@ from mindgap.core import (
     proportion_interval,
 )
 from mindgap.ops.attacks.nearby import nearby
+from mindgap.ops.evidence.passes import affordable
 from mindgap.ops.evidence.reference import reference
 from mindgap.training.fit import fit
 
-TRIED = 1000  # test samples
+TRIED, FEWEST = 1000, 20  # test samples
 SIZE = 0.1  # of the distance to the nearest sample of another class
 MOVED = 0.25  # standard deviations that a prediction must move to count as changed
 # Noise of this size changed at most 3.8 % of the predictions of 91 healthy nets on images, tables and
@@ -59,8 +60,8 @@ class NoiseSensitivity(Diagnosis):
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Add the noise and count predictions that change."""
-        near = nearby(subject, TRIED)
-        if len(near.places) < 20:
+        near = nearby(subject, affordable(subject, TRIED, passes=2, fewest=FEWEST))
+        if len(near.places) < FEWEST:
             return None
         inputs, lengths, scale = near.inputs, SIZE * near.distances, near.scale.flatten()
         random = torch.Generator().manual_seed(0)

@@ -21,7 +21,7 @@ from mindgap.core import (
     seeded,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.ops.evidence.passes import errors_of, pass_over, some_places, unlike, unseen
+from mindgap.ops.evidence.passes import asked_twice, errors_of, pass_over, unlike, unseen
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.training.fit import fit
 
@@ -29,6 +29,7 @@ SAMPLES = 1_000
 SMALL = 7  # batch size to compare with: odd, so that the neighbors of most samples change
 # Batches of other sizes round otherwise: up to 1e-5 of the outputs' spread in 32 bits.
 ROUNDING = 1e-3
+REFUSALS = (ValueError, RuntimeError, MindgapError)  # of a model that cannot take such a batch
 CHANGED = 0.01  # of the predictions: a dependence that decides less is a note
 
 CODE = """for name, module in model.named_modules():
@@ -73,13 +74,15 @@ class BatchDependent(Diagnosis):
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Compare large batches with small ones."""
-        places = some_places(subject, unseen(subject), SAMPLES)
+        try:
+            places, large, again = asked_twice(subject, SAMPLES)
+        except REFUSALS:
+            return self._refuses("suspect")
         some = subject.split(unseen(subject)).subset(places)
         with evaluating(subject.model), seeded(0):
-            large, again = (_pass(subject, some, subject.batch_size) for _ in range(2))
             small = _pass(subject, some, SMALL)
             alone = _pass(subject, some.subset(torch.arange(min(SMALL, len(some)))), 1)
-        if large is None or again is None or small is None:
+        if small is None:
             return self._refuses("suspect")
         if not _alike(large, again):  # random outputs are another diagnosis
             return None
@@ -164,7 +167,7 @@ def _pass(subject: Subject, some: Split, size: int) -> Tensor | None:
     """Return the outputs, or None if the model cannot take batches of this size."""
     try:
         return pass_over(subject.checked_forward, some, size)
-    except (ValueError, RuntimeError, MindgapError):
+    except REFUSALS:
         return None
 
 

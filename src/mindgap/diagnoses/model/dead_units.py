@@ -19,7 +19,7 @@ from mindgap.core import (
 )
 from mindgap.core.diagnosis import Severity
 from mindgap.ops.evidence.activations import Activation, activations
-from mindgap.ops.evidence.passes import some_places
+from mindgap.ops.evidence.passes import SAMPLES, affordable, some_places
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.initialization.subject import untrained
 from mindgap.training.fit import fit
@@ -41,7 +41,8 @@ class DeadUnits(Diagnosis):
     Reading: A unit without slope learns nothing more and, if it is a ReLU, says nothing. In a model
     that fits its training data this is a note. In one that does not, it is the likely cause.
 
-    Assumes: The samples looked at (2,000 of the training data) show what a unit can do.
+    Assumes: The samples looked at (2,000 of the training data, fewer of a large model) show what a
+    unit can do.
 
     >>> net = nn.Sequential(nn.Linear(1, 16), nn.ReLU(), nn.Linear(16, 1))
     >>> _ = nn.init.constant_(net[0].bias, -9.0)
@@ -142,7 +143,7 @@ class _Sunk(nn.Module):
 
 
 def _layers(subject: Subject) -> list[Activation]:
-    places = some_places(subject, "train")
+    places = some_places(subject, "train", affordable(subject, SAMPLES))
     some = subject.train.subset(places)
     if len(places) < FEWEST:
         return []

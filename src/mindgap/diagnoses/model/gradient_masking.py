@@ -1,13 +1,16 @@
 """Gradients that are hidden, so that attacks fail and training cannot go on."""
 
+import torch
 from torch import Tensor, nn
 
 from mindgap.core import Advice, Diagnosis, Evidence, Finding, Recipe, Results, Subject
 from mindgap.ops.attacks.robustness import Level, Settings, noisy, signs, unattacked
-from mindgap.ops.attacks.scene import EPSILON, has_gradient, scene_of
+from mindgap.ops.attacks.scene import EPSILON, attackable, has_gradient, scene_of
+from mindgap.ops.evidence.passes import affordable
 from mindgap.training.fit import fit
 
-TRIED = 100  # test samples
+TRIED, FEWEST = 100, 20  # test samples, and of a large model
+PASSES = 40  # of each: its attack and random changes
 RADIUS = 4 * EPSILON  # of the range of the inputs: large enough that attacks can be told apart
 STEP = 0.05  # to which a plant rounds the inputs, in standard deviations
 
@@ -47,7 +50,9 @@ class GradientMasking(Diagnosis):
         """Attack a few samples, and look for signs that the gradient is hidden."""
         if not has_gradient(subject):
             return None
-        scene = scene_of(subject, samples=TRIED)
+        attackable(subject, "test", torch.arange(1))  # refuses others than real numbers
+        most = affordable(subject, TRIED, passes=PASSES, fewest=FEWEST)
+        scene = scene_of(subject, samples=most)
         how = Settings(steps=10, draws=5, batch_size=subject.batch_size)
         clean = unattacked(scene, how)
         if float(clean.broken.double().mean()) == 1 or not bool(_moves(clean.outputs)):

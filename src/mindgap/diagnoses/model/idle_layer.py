@@ -20,7 +20,7 @@ from mindgap.core import (
     evaluating,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.ops.evidence.passes import some_places
+from mindgap.ops.evidence.passes import affordable, some_places
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.features.layers import layers_of
 from mindgap.training.fit import fit
@@ -45,7 +45,7 @@ class IdleLayer(Diagnosis):
     In a model that fits its training data this is a note. In one that does not, look here first.
 
     Assumes: Linear and convolutional layers that are called once per pass. Each one's outputs are
-    replaced by their mean over 64 training samples.
+    replaced by their mean over 64 training samples, of a large model fewer.
 
     >>> import torch
     >>> class Skipping(nn.Module):
@@ -141,12 +141,13 @@ def layer_changes(subject: Subject) -> dict[str, float]:
     >>> [round(change, 3) for change in layer_changes(subject).values()]
     [1.0, 1.0]
     """
-    places = some_places(subject, "train", SAMPLES)
-    if len(places) < FEWEST:
-        return {}
     try:
         names = layers_of(subject).names
     except Undefined:
+        return {}
+    most = affordable(subject, SAMPLES, passes=len(names) + 1, fewest=FEWEST)
+    places = some_places(subject, "train", most)
+    if len(places) < FEWEST:
         return {}
     inputs = subject.train.take(places).inputs
     with evaluating(subject.model):

@@ -23,6 +23,7 @@ from mindgap.ops.attacks.nearby import Nearby, nearby
 from mindgap.ops.attacks.robustness import Settings, attacked, noisy
 from mindgap.ops.attacks.scene import Scene, scene_of
 from mindgap.ops.attacks.threat import Threat
+from mindgap.ops.evidence.passes import affordable
 from mindgap.training.fit import fit
 
 TRIED, FEWEST = 200, 50  # test samples, and how many of them must be right
@@ -67,7 +68,9 @@ class NotRobust(Diagnosis):
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Attack a few samples, and compare with noise of the same length."""
+        passes = 3 * (STEPS + 1) + DRAWS + 1
         near = nearby(subject, TRIED)
+        near = near.first(affordable(subject, TRIED, passes=passes, fewest=FEWEST))
         scene = scene_near(subject, near)
         held, broken = compared(scene, SIZE * near.distances)
         count, total = int(broken.sum()), int(held.sum())

@@ -20,7 +20,7 @@ from mindgap.core import (
     proportion_interval,
     seeded,
 )
-from mindgap.ops.evidence.passes import errors_of, pass_over, some_places, unlike, unseen
+from mindgap.ops.evidence.passes import asked_twice, errors_of, pass_over, unlike, unseen
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.training.fit import fit
 
@@ -70,18 +70,16 @@ class RandomOutputs(Diagnosis):
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Pass over the same samples twice, and several times more if the outputs differ."""
-        places = some_places(subject, unseen(subject), SAMPLES)
+        places, first, second = asked_twice(subject, SAMPLES)
+        noise = (first - second).abs().double()
+        spread = first.double().std(0, correction=0).max().clamp_min(1e-12)
+        if float(noise.max()) <= ROUNDING * float(spread) + 1e-6 * float(first.abs().max()):
+            return None
         some = subject.split(unseen(subject)).subset(places)
-        with evaluating(subject.model), seeded(0):
-            first, second = (_pass(subject, some) for _ in range(2))
-            noise = (first - second).abs().double()
-            spread = first.double().std(0, correction=0).max().clamp_min(1e-12)
-            if float(noise.max()) <= ROUNDING * float(spread) + 1e-6 * float(first.abs().max()):
-                return None
-            more = [_pass(subject, some) for _ in range(PASSES - 2)]
-        others = [unlike(subject, first, other).cpu() for other in (second, *more)]
-        changed = torch.stack(others).any(0)
-        errors = [errors_of(subject, out, some.targets).double() for out in (first, second, *more)]
+        with evaluating(subject.model), seeded(0):  # the first two again, and others
+            first, *more = [_pass(subject, some) for _ in range(PASSES)]
+        changed = torch.stack([unlike(subject, first, other).cpu() for other in more]).any(0)
+        errors = [errors_of(subject, out, some.targets).double() for out in (first, *more)]
         return self._told(
             subject, changed, [float(error.mean()) for error in errors], noise, places
         )

@@ -16,13 +16,14 @@ from mindgap.core import (
     Undefined,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.ops.evidence.passes import some_places
+from mindgap.ops.evidence.passes import affordable, some_places
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.features.layers import entering, layers_of
 from mindgap.training.fit import fit
 from mindgap.training.rival import attainable
 
-SAMPLES = 512
+SAMPLES, FEWEST = 512, 64
+NUMBERS = 2**28  # samples times what enters all layers, which is kept
 CLASSES = 8  # below, the threshold comes too close to the single direction of a line
 WIDE = 2  # numbers per direction that a layer must have: narrow layers are meant to be narrow
 # The lowest share of the layers of 88 healthy nets with ten classes was 0.34; the threshold is half
@@ -149,7 +150,10 @@ def layer_directions(subject: Subject) -> dict[str, float]:
         for name, size in zip(layers.names[1:], layers.sizes[1:], strict=True)
         if size >= WIDE * needed
     ]
-    some = subject.train.subset(some_places(subject, "train", SAMPLES))
+    fitting = min(SAMPLES, max(FEWEST, NUMBERS // max(1, sum(layers.sizes))))
+    some = subject.train.subset(
+        some_places(subject, "train", affordable(subject, fitting, fewest=FEWEST))
+    )
     rows = list(entering(subject, some, wide))[:-1] if wide else []
     return {name: directions(row) for name, row in zip(wide, rows, strict=True)}
 

@@ -22,12 +22,13 @@ from mindgap.core import (
     seeded,
 )
 from mindgap.core.diagnosis import Severity
-from mindgap.ops.evidence.passes import constant_loss, unlike, unseen
+from mindgap.ops.evidence.passes import affordable, constant_loss, unlike, unseen
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.evidence.permutation import sign_flip_tail
 from mindgap.training.fit import fit
 
 SAMPLES, BATCH = 2_000, 250  # training samples of the new statistics, and per batch
+FEW = 64  # training samples of the new statistics of a large model
 FEWEST = 20  # below, the statistics of the layer's own samples are noise
 # Healthy nets keep a running average over the last batches while the weights still move. In 124
 # trained nets (batches of 4 to 250, dropout, large steps) the variances of a layer were off by at
@@ -181,7 +182,8 @@ def _renewed(subject: Subject) -> nn.Module:
         module.reset_running_stats()
         module.momentum = None
     random = torch.Generator().manual_seed(0)
-    order = torch.randperm(len(subject.train), generator=random)[:SAMPLES]
+    most = affordable(subject, SAMPLES, fewest=FEW)
+    order = torch.randperm(len(subject.train), generator=random)[:most]
     parts = [part for part in order.split(BATCH) if len(part) > 1]
     like = next(model.parameters())
     with torch.no_grad(), seeded(0):

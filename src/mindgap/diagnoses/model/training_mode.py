@@ -21,7 +21,15 @@ from mindgap.core import (
     mean_interval,
     seeded,
 )
-from mindgap.ops.evidence.passes import errors_of, pass_over, some_places, unlike, unseen
+from mindgap.ops.evidence.passes import (
+    SAMPLES,
+    affordable,
+    errors_of,
+    pass_over,
+    some_places,
+    unlike,
+    unseen,
+)
 from mindgap.ops.evidence.perceptron import with_layer
 from mindgap.ops.evidence.permutation import sign_flip_tail
 from mindgap.training.fit import fit
@@ -144,7 +152,9 @@ def _on(model: nn.Module) -> list[str]:
 def _compared(subject: Subject) -> tuple[Tensor, Tensor, float]:
     """Return the errors in evaluation mode and in the modes of now, and how much changes."""
     which = unseen(subject)
-    some = subject.split(which).subset(some_places(subject, which))
+    some = subject.split(which).subset(
+        some_places(subject, which, affordable(subject, SAMPLES, passes=PASSES + 1, fewest=64))
+    )
     # A copy, because a pass in training mode moves the statistics of BatchNorm.
     model = copy.deepcopy(subject.model)
     like = next(model.parameters(), torch.empty(0))

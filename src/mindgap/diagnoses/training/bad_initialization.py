@@ -213,6 +213,10 @@ def signal_course(found: Propagation) -> Course | None:
     best: dict[str, float] = {}
     for row in found.layers:
         best[row.layer] = max(row.signal, best.get(row.layer, row.signal))
+    # What gives the same for all samples next to the way of the signal, as embeddings of positions
+    # do, is left out: later layers have a signal all the same.
+    last = max((k for k, signal in enumerate(best.values()) if signal > 0), default=-1)
+    best = {name: best[name] for k, name in enumerate(best) if best[name] > 0 or k > last}
     course = Course(tuple(best), tuple(best.values()))
     return course if len(best) > 1 and 0 < course.signals[0] < math.inf else None
 

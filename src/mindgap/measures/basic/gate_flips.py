@@ -10,7 +10,7 @@ from mindgap.core import Bar, Estimate, InputError, Inputs, Measure, Subject, Un
 from mindgap.core.calls import call
 from mindgap.core.purity import evaluating
 from mindgap.core.stats.comparisons import standard_error
-from mindgap.ops.evidence.passes import some_places
+from mindgap.ops.evidence.passes import affordable, limited, some_places
 from mindgap.ops.models.gates import recorded
 from mindgap.ops.models.phases import Gated, gates_of
 from mindgap.training.vectorized.engine import Weighted
@@ -53,6 +53,7 @@ class GateFlips(Measure):
     since: Literal["initial", "phase 1"] = option(
         "initial", help="the weights to compare with: those before training, or of phase 1"
     )
+    work: float = limited()
 
     def missing(self, subject: Subject) -> str:
         """Say which weights there are none of to compare with."""
@@ -66,7 +67,8 @@ class GateFlips(Measure):
     def compute(self, subject: Subject) -> Estimate:
         """Return the share, in total and by gate."""
         before = self._reference(subject)
-        places = some_places(subject, "train", SAMPLES)
+        most = affordable(subject, SAMPLES, passes=2, work=self.work)
+        places = some_places(subject, "train", most)
         batches = subject.train.subset(places).batches(min(subject.batch_size, BATCH))
         try:
             parts = [_flips(subject, batch.inputs, before) for batch in batches]

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,10 +20,10 @@ from mindgap.core import (
 )
 from mindgap.core.chart import Line, Mark, Series
 from mindgap.core.stats.comparisons import standard_error
-from mindgap.ops.evidence.passes import some_places
+from mindgap.ops.evidence.passes import affordable, limited, some_places
 from mindgap.ops.features.layers import Layers, layers_of
 
-SAMPLES = 512
+SAMPLES, FEWEST = 512, 4  # for all draws together; for each draw of a large model
 
 
 class NoiseDecay(Measure):
@@ -39,7 +39,8 @@ class NoiseDecay(Measure):
 
     Assumes: Layers are the linear and convolutional ones that are called once per pass, in the
     order of their calls. Noise of one random direction, in proportion to the layer's outputs, is
-    added for all samples before the activation.
+    added for up to 512 samples before the activation; of a large model, for other samples in every
+    draw.
 
     >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     >>> _ = nn.init.eye_(net[0].weight), nn.init.eye_(net[1].weight)
@@ -56,15 +57,20 @@ class NoiseDecay(Measure):
     level: float = option(0.1, help="norm of the noise over that of the layer's output", above=0)
     draws: int = option(8, help="directions of noise per layer", low=2)
     seed: int = option(0, help="seed of the noise", low=0)
+    work: float = limited()
 
     def compute(self, subject: Subject) -> Estimate:
         """Inject noise at every layer but the last, and follow it."""
         layers = layers_of(subject)
         if len(layers.names) < 2:
             raise Undefined("needs two layers, so that noise of the first can pass the second")
-        places = some_places(subject, "train", SAMPLES)
-        inputs = subject.train.take(places).inputs
-        decay = self._decay(subject, inputs, layers)
+        places, shares = self._shares(subject, len(layers.names))
+        random, inputs = (
+            generator(self.seed),
+            [subject.train.take(share).inputs for share in shares],
+        )
+        each = self.draws // len(shares)
+        decay = torch.cat([self._decay(subject, some, layers, each, random) for some in inputs], 1)
         ends = decay[:, :, -1].mean(0)
         return Estimate(
             value=float(ends.mean()),
@@ -75,18 +81,33 @@ class NoiseDecay(Measure):
             charts=(_chart(decay.mean(1), layers),),
         )
 
-    def _decay(self, subject: Subject, inputs: Inputs, layers: Layers) -> Tensor:
+    def _shares(self, subject: Subject, layers: int) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return places of samples for all draws together; of a large model, others for each draw."""
+        passes = layers * self.draws
+        most = affordable(subject, SAMPLES, passes=passes, fewest=FEWEST, work=self.work)
+        count = min(SAMPLES, len(subject.train))
+        if most >= count:
+            places = some_places(subject, "train", SAMPLES)
+            return places, [places]
+        places = some_places(subject, "train", min(most * self.draws, count))
+        mixed = places[torch.randperm(len(places), generator=generator(self.seed))]
+        return places, mixed.tensor_split(self.draws)
+
+    def _decay(
+        self,
+        subject: Subject,
+        inputs: Inputs,
+        layers: Layers,
+        draws: int,
+        random: torch.Generator,
+    ) -> Tensor:
         """Return relative errors over the level: by layer of the noise, draw, and later layer."""
-        random = generator(self.seed)
         with evaluating(subject.model):
             with _recorded(subject.model, layers.names) as clean:
                 clean.append(subject.forward(inputs))
             rows = [
                 torch.stack(
-                    [
-                        self._one(subject, inputs, layers, place, clean, random)
-                        for _ in range(self.draws)
-                    ]
+                    [self._one(subject, inputs, layers, place, clean, random) for _ in range(draws)]
                 )
                 for place in range(len(layers.names) - 1)
             ]

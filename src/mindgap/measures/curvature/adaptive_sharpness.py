@@ -8,6 +8,9 @@ from mindgap.core import Estimate, Histogram, Subject, generator, option, standa
 from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
 from mindgap.ops.curvature.ascent import ScaledLoss, ball, box, climb
 from mindgap.ops.curvature.flat_loss import FlatLoss
+from mindgap.ops.evidence.passes import affordable
+
+GRADIENT = 3  # forward passes that one takes
 
 
 class AdaptiveSharpness(CurvatureMeasure):
@@ -47,7 +50,15 @@ class AdaptiveSharpness(CurvatureMeasure):
     def compute(self, subject: Subject) -> Estimate:
         """Return the mean rise over batches, with its standard error."""
         flat = self.flat(subject)
-        found, converged = zip(*self._rises(flat), strict=True)
+        wanted = self.batch_size * self.batches
+        most = affordable(
+            subject,
+            wanted,
+            passes=GRADIENT * (self.steps + 1) + 1,
+            fewest=min(2 * self.batch_size, wanted),
+            work=self.work,
+        )
+        found, converged = zip(*self._rises(flat, most), strict=True)
         rises = torch.tensor(found, dtype=torch.float64)
         return Estimate(
             value=float(rises.mean()),
@@ -65,12 +76,13 @@ class AdaptiveSharpness(CurvatureMeasure):
             ),
         )
 
-    def _rises(self, flat: FlatLoss) -> list[tuple[float, bool]]:
+    def _rises(self, flat: FlatLoss, most: int) -> list[tuple[float, bool]]:
         """Climb for every batch; return the rise, and whether the climb converged."""
         scale = self.radius * flat.point.double().abs()
         order = torch.randperm(flat.samples, generator=generator(self.seed))
         found = []
-        for batch in flat.batches(order[: self.batch_size * self.batches], self.batch_size):
+        order = order[: most // self.batch_size * self.batch_size]
+        for batch in flat.batches(order, self.batch_size):
             evaluate = ScaledLoss(flat, scale, [batch])
             start = torch.zeros_like(scale)
             climbed = climb(evaluate, box if self.norm == "inf" else ball, start, self.steps)

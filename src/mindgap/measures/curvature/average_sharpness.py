@@ -1,5 +1,7 @@
 """Adaptive average-case sharpness."""
 
+import itertools
+
 import torch
 from torch import Tensor
 
@@ -16,7 +18,8 @@ class AverageSharpness(CurvatureMeasure):
 
     Reading: To second order it is ρ²/2 times the trace of the Hessian, every weight scaled by its
     size. Rescaling ReLU layers changes nothing. The mean over batches of any size m is the same, so
-    all samples are used. Each draw is taken with both signs, which removes the slope.
+    all samples are used, or other ones for each draw if the network is large. Each draw is taken with
+    both signs, which removes the slope.
 
     Assumes: Nothing.
 
@@ -41,18 +44,22 @@ class AverageSharpness(CurvatureMeasure):
         """Return the mean rise over draws, with its standard error."""
         flat = self.flat(subject)
         here, source = flat.point, generator(self.seed)
-        loss, rises = _loss(flat, here), []
-        for _ in range(self.draws):
+        groups = self.groups(flat, self.draws, 3)
+        every = _loss(flat, here) if groups is None else 0.0
+        losses, rises = list[float](), list[float]()
+        for group in groups or itertools.repeat(None, self.draws):
             noise = torch.randn(len(here), generator=source, dtype=torch.float64).to(here.device)
             step = self.radius * here.double().abs() * noise
-            both = [_loss(flat, (here.double() + sign * step).to(here)) for sign in (1, -1)]
-            rises.append(sum(both) / 2 - loss)
+            both = [_loss(flat, (here.double() + sign * step).to(here), group) for sign in (1, -1)]
+            losses.append(every if group is None else _loss(flat, here, group))
+            rises.append(sum(both) / 2 - losses[-1])
+        mean = every if groups is None else sum(losses) / self.draws
         return Estimate(
             value=sum(rises) / self.draws,
             status="estimate",
             standard_error=standard_error(rises),
-            terms={"loss": loss, "largest": max(rises), "radius": self.radius},
-            details=self.told(flat, subject),
+            terms={"loss": mean, "largest": max(rises), "radius": self.radius},
+            details=self.told(flat, subject, groups),
             charts=(
                 Histogram.of(
                     {"draws": torch.tensor(rises)},
@@ -64,8 +71,9 @@ class AverageSharpness(CurvatureMeasure):
         )
 
 
-def _loss(flat: FlatLoss, point: Tensor) -> float:
+def _loss(flat: FlatLoss, point: Tensor, places: Tensor | None = None) -> float:
+    count = flat.samples if places is None else len(places)
     with evaluating(flat.model):
         return (
-            sum(float(flat.losses(point, b).double().sum()) for b in flat.batches()) / flat.samples
+            sum(float(flat.losses(point, b).double().sum()) for b in flat.batches(places)) / count
         )

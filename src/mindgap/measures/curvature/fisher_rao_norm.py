@@ -10,7 +10,10 @@ from mindgap.core import Batch, Estimate, Histogram, Subject, option, standard_e
 from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.products import Linearized, differentiating, pulled
+from mindgap.ops.evidence.passes import affordable
 from mindgap.ops.taylor.metric import load_forward_mode
+
+PASSES = 3  # of a forward derivative
 
 
 class FisherRaoNorm(CurvatureMeasure):
@@ -46,7 +49,7 @@ class FisherRaoNorm(CurvatureMeasure):
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the norm, its square, and the changes of all losses along the weights."""
-        flat = self.flat(subject)
+        flat = self.flat(subject, affordable(subject, self.samples, passes=PASSES, work=self.work))
         with differentiating(flat):
             pairs = [_changes(flat, batch) for batch in flat.batches()]
         changes, curvatures = (

@@ -5,6 +5,9 @@ import torch
 from mindgap.core import Bar, Estimate, Subject, standard_error
 from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
 from mindgap.ops.curvature.hessian_diagonal import sample_gradients
+from mindgap.ops.evidence.passes import affordable, operations
+
+PER_WEIGHT = 500  # operations that the squares of a sample's gradient take per weight, by time
 
 
 class GradientNoise(CurvatureMeasure):
@@ -36,7 +39,8 @@ class GradientNoise(CurvatureMeasure):
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the variance, in total and by tensor, and the noise scale."""
-        flat = self.flat(subject)
+        most = affordable(subject, self.samples, passes=_passes(subject), work=self.work)
+        flat = self.flat(subject, most)
         mean = flat.gradient(flat.point)
         total, distances = torch.zeros_like(mean), list[float]()
         for rows in sample_gradients(flat, flat.point):
@@ -68,3 +72,9 @@ class GradientNoise(CurvatureMeasure):
                 ),
             ),
         )
+
+
+def _passes(subject: Subject) -> float:
+    """Count two gradients, and what is done with one of them, in forward passes."""
+    weights = sum(weight.numel() for weight in subject.model.parameters())
+    return 6 + PER_WEIGHT * weights / operations(subject)

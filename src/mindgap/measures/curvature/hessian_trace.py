@@ -1,15 +1,30 @@
 """The trace of the Hessian."""
 
-import torch
+from collections.abc import Sequence
 
-from mindgap.core import Bar, Estimate, Interval, Subject, option, standard_error
+import torch
+from torch import Tensor
+
+from mindgap.core import (
+    Bar,
+    Estimate,
+    Interval,
+    Subject,
+    Undefined,
+    generator,
+    option,
+    standard_error,
+)
 from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
 from mindgap.ops.curvature.flat_loss import FlatLoss
 from mindgap.ops.curvature.hessian_diagonal import gauss_newton_parts
-from mindgap.ops.curvature.products import hessian_products
+from mindgap.ops.curvature.layerwise import layers_of
+from mindgap.ops.curvature.products import CHUNK, differentiating, hessian_products, pulled
 from mindgap.ops.curvature.spectrum import DENSE, TraceEstimate, trace
-from mindgap.ops.curvature.straight import is_straight
+from mindgap.ops.curvature.straight import FEW, is_straight
+from mindgap.ops.evidence.passes import affordable, operations
 
+PRODUCT, PER_WEIGHT = 6, 200  # forward passes of a product; operations of squares, by time
 NORMAL = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
 
@@ -25,7 +40,9 @@ class HessianTrace(CurvatureMeasure):
     Gauss–Newton diagonal is the Hessian's, and its exact sum is taken. The standard error is then
     that of the drawn samples. In other networks Q spans the space in which the largest eigenvalue
     was searched, where most of the trace is; random signs estimate the rest, and the standard error
-    is theirs. ``probed`` is 1 in this case. The figure shows which tensors contribute.
+    is theirs. ``probed`` is 1 in this case. In a network that is too large for that search, every
+    vector of signs sees other samples, and the error is that of both. The figure shows which tensors
+    contribute.
 
     Assumes: A loss that is twice differentiable almost everywhere. Up to 256 weights, and in ReLU
     networks, the trace on the samples used is exact.
@@ -48,9 +65,15 @@ class HessianTrace(CurvatureMeasure):
     def compute(self, subject: Subject) -> Estimate:
         """Return the trace with its standard error, in total and by tensor."""
         flat = self.flat(subject)
-        straight = len(flat.point) > DENSE and is_straight(flat, seed=self.seed)
-        flat = flat if straight else self.searched(flat)
-        found = _summed(flat) if straight else self._probed(flat)
+        large, straight, groups = len(flat.point) > DENSE, False, None
+        if large:
+            straight = is_straight(flat, seed=self.seed, samples=self._tried(flat))
+        if straight:
+            most = affordable(subject, flat.samples, passes=self._summing(flat), work=self.work)
+            flat = self.flat(subject, most)
+            found = _summed(flat)
+        else:
+            flat, found, groups = self._estimated(flat)
         pieces = zip(flat.named, found.diagonal.split(flat.sizes), strict=True)
         parts = {name: float(piece.sum()) for name, piece in pieces}
         whole = flat.samples == len(subject.train)
@@ -61,7 +84,7 @@ class HessianTrace(CurvatureMeasure):
             standard_error=error or None,
             interval=_interval(found.value, error),
             terms={"products": found.products, "probed": float(not straight)},
-            details={"by_tensor": parts, **self.told(flat, subject)},
+            details={"by_tensor": parts, **self.told(flat, subject, groups)},
             charts=(
                 Bar.of(
                     parts,
@@ -73,9 +96,52 @@ class HessianTrace(CurvatureMeasure):
             ),
         )
 
-    def _probed(self, flat: FlatLoss) -> TraceEstimate:
-        known = self.pairs(flat)
-        return trace(hessian_products(flat), self.probes, known=known, seed=self.seed)
+    def _tried(self, flat: FlatLoss) -> int:
+        passes = 3 * len(flat.sizes)
+        return affordable(flat.subject, FEW, passes=passes, fewest=2, work=self.work)
+
+    def _summing(self, flat: FlatLoss) -> float:
+        """Count the gradient of every output, and what is done with it, in forward passes."""
+        outputs = flat.subject.outputs("train")[0].numel()
+        squares = 0.0 if layers_of(flat) else PER_WEIGHT * len(flat.point)
+        return 1 + outputs * (2 + squares / operations(flat.subject))
+
+    def _estimated(self, flat: FlatLoss) -> tuple[FlatLoss, TraceEstimate, list[Tensor] | None]:
+        """Estimate the trace with the space of a search, or without where a search is too large."""
+        try:
+            some = self.searched(flat)
+        except Undefined:
+            groups = self.groups(flat, self.probes, PRODUCT)
+            return flat, self._drawn(flat, groups or [None] * self.probes), groups
+        known = self.pairs(some)
+        found = trace(hessian_products(some), self.probes, known=known, seed=self.seed)
+        return some, found, None
+
+    def _drawn(self, flat: FlatLoss, groups: Sequence[Tensor | None]) -> TraceEstimate:
+        """Multiply one vector of random signs after the other: few would fit in memory at once."""
+        total, source = torch.zeros(len(flat.point), dtype=torch.float64), generator(self.seed)
+        draws = list[float]()
+        for group in groups:
+            signs = 2.0 * torch.randint(0, 2, (len(total),), generator=source) - 1
+            parts = signs * _product(flat, signs.to(flat.point), group)
+            draws.append(float(parts.double().sum()))
+            total += parts
+        return TraceEstimate(
+            value=sum(draws) / len(draws),
+            standard_error=standard_error(draws),
+            diagonal=total / len(draws),
+            products=len(draws),
+        )
+
+
+def _product(flat: FlatLoss, vector: Tensor, places: Tensor | None) -> Tensor:
+    """Multiply the Hessian of the mean loss of some samples with a vector."""
+    found, at = torch.zeros_like(vector), flat.point.requires_grad_()
+    for batch in flat.batches(places, CHUNK):
+        with differentiating(flat):
+            (slope,) = torch.autograd.grad(flat.sum(at, batch), at, create_graph=True)
+            found += pulled(slope, at, vector[None])[0]
+    return found.cpu() / (flat.samples if places is None else len(places))
 
 
 def _summed(flat: FlatLoss) -> TraceEstimate:

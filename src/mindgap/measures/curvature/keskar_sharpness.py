@@ -4,10 +4,12 @@ import torch
 from torch import Tensor
 
 from mindgap.core import Estimate, Line, Series, Subject, option
-from mindgap.measures.curvature.curvature_measure import CurvatureMeasure
+from mindgap.measures.curvature.curvature_measure import FEWEST, CurvatureMeasure
 from mindgap.ops.curvature.ascent import ScaledLoss, box, climb
 from mindgap.ops.curvature.flat_loss import FlatLoss
+from mindgap.ops.evidence.passes import affordable
 
+GRADIENT, CORNERS = 3, 4  # forward passes of a gradient, and places that are tried first
 PARTS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # radii of the figure, relative to the wanted one
 
 
@@ -44,7 +46,17 @@ class KeskarSharpness(CurvatureMeasure):
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the sharpness, the two losses, and the rise in boxes of other sizes."""
-        flat = self.flat(subject)
+        climbs_of = 2 * GRADIENT * (self.steps + 1)
+        flat = self.flat(
+            subject,
+            affordable(
+                subject,
+                self.samples,
+                passes=climbs_of + len(PARTS) + CORNERS + 1,
+                fewest=FEWEST,
+                work=self.work,
+            ),
+        )
         scale = self.radius * (flat.point.double().abs() + 1)
         along = ScaledLoss(flat, scale, list(flat.batches()))
         middle = torch.zeros_like(scale)

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mindgap.core import Bar, Estimate, Measure, Subject, Undefined, evaluating, option
-from mindgap.ops.evidence.passes import some_places, unlike
+from mindgap.ops.evidence.passes import affordable, limited, some_places, unlike
 from mindgap.ops.paths.subject import inputs_of
 
 SAMPLES = 2000
@@ -40,10 +40,12 @@ class AugmentationConsistency(Measure):
     )
 
     pixels: int = option(1, help="how far images are shifted", low=1)
+    work: float = limited()
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the share, by direction as well."""
-        places = some_places(subject, "train", SAMPLES)
+        most = affordable(subject, SAMPLES, passes=len(MOVES) + 2, work=self.work)
+        places = some_places(subject, "train", most)
         images = inputs_of(subject, "train", places)
         if images.ndim != 4 or min(images.shape[2:]) <= self.pixels:
             raise Undefined(

@@ -17,6 +17,7 @@ from mindgap.core import (
 )
 from mindgap.core.chart import Bar, Mark
 from mindgap.core.stats.proportions import proportion_interval
+from mindgap.ops.evidence.passes import affordable, limited
 from mindgap.ops.paths.subject import inputs_of
 from mindgap.ops.samples import class_name
 
@@ -54,11 +55,13 @@ class MixupConsistency(Measure):
     pairs: int = option(4000, help="most pairs that are mixed", low=1)
     seed: int = option(0, help="seed of the pairs, if not all are mixed", low=0)
     level: float = option(0.95, help="confidence level of the interval", above=0, below=1)
+    work: float = limited()
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the share, by class as well, and the training accuracy to compare it with."""
         targets = subject.targets("train").cpu()
-        first, second, every = _pairs(targets, self.pairs, self.seed)
+        most = affordable(subject, self.pairs, work=self.work)
+        first, second, every = _pairs(targets, most, self.seed)
         if not len(first):
             raise Undefined("needs a class with two samples")
         right = self._mixed(subject, first, second) == targets[first]

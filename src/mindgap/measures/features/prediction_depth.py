@@ -5,10 +5,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from mindgap.core import Bar, Estimate, Line, Measure, Series, Subject, grouped_jackknife, option
-from mindgap.ops.evidence.passes import some_places
+from mindgap.ops.evidence.passes import affordable, limited, some_places
 from mindgap.ops.features.layers import entering, layers_of
 
 SAMPLES, NUMBERS = 1000, 2**25  # samples, and samples times features of one layer
+ALTOGETHER = 2**28  # samples times features of all layers
 ROWS = 512
 
 
@@ -24,7 +25,7 @@ class PredictionDepth(Measure):
 
     Assumes: A classification. Layer l is what enters the l-th linear or convolutional layer, counted
     from 0, and the outputs come last. The sample itself is not its neighbor. Distances are
-    Euclidean, among up to 1,000 samples.
+    Euclidean, among up to 1,000 samples, fewer of a large model.
 
     >>> x = torch.tensor([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
     >>> net = torch.nn.Linear(1, 2)
@@ -46,11 +47,13 @@ class PredictionDepth(Measure):
     cost = "moderate"
 
     k: int = option(30, help="neighbors that vote; fewer for small data", low=1)
+    work: float = limited()
 
     def compute(self, subject: Subject) -> Estimate:
         """Return the mean depth, its distribution, and the accuracy of the votes by layer."""
         layers = layers_of(subject)
-        most = min(SAMPLES, max(100, NUMBERS // max(layers.sizes)))
+        fitting = min(NUMBERS // max(layers.sizes), ALTOGETHER // sum(layers.sizes))
+        most = affordable(subject, min(SAMPLES, max(100, fitting)), fewest=100, work=self.work)
         places = some_places(subject, "train", most)
         labels = subject.targets("train").cpu()[places]
         predicted = subject.predictions("train").cpu()[places]

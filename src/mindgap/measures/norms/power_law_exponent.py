@@ -13,6 +13,8 @@ FEWEST = 4  # eigenvalues of a layer
 TAIL = 10  # a tail has at least one eigenvalue in ten: shorter ones fit anything
 NULL, BOOTSTRAP = 20, 100
 WORK, NUMBERS = 2**34, 2**23
+# Of all layers together: multiplications of the untrained ones, and pairs of values of drawn spectra.
+NULLS, PAIRS = 2**34, 2**28
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +78,8 @@ class PowerLawExponent(Measure):
         matrices, skipped = _matrices(subject)
         if not matrices:
             raise Undefined(f"needs a layer with at least {FEWEST} singular values above zero")
-        rows = {name: _row(*pair, random) for name, pair in matrices.items()}
+        draws = _draws(matrices)
+        rows = {name: _row(*pair, random, *draws) for name, pair in matrices.items()}
         for name in rows:
             rows[name] |= _before(subject, name)
         error = math.sqrt(math.fsum(row["standard_error"] ** 2 for row in rows.values())) / len(
@@ -130,8 +133,18 @@ def _before(subject: Subject, name: str) -> dict[str, float]:
     return {"initial": float(fit_tail(values[None]).exponent)} if len(values) >= FEWEST else {}
 
 
-def _row(values: Tensor, shape: torch.Size, random: torch.Generator) -> dict[str, Any]:
-    law, null = fit_tail(values[None]), _untrained(shape, random)
+def _draws(matrices: dict[str, tuple[Tensor, torch.Size]]) -> tuple[int, int]:
+    """Return how many untrained layers and spectra to draw at most for each of the layers."""
+    sizes = [sorted(shape) for _, shape in matrices.values()]
+    work = sum(min(NULL * low * low * high, WORK) for low, high in sizes)
+    pairs = sum(BOOTSTRAP * len(values) ** 2 for values, _ in matrices.values())
+    return int(NULL * min(1.0, NULLS / work)), int(BOOTSTRAP * min(1.0, PAIRS / pairs))
+
+
+def _row(
+    values: Tensor, shape: torch.Size, random: torch.Generator, nulls: int, spectra: int
+) -> dict[str, Any]:
+    law, null = fit_tail(values[None]), _untrained(shape, random, nulls)
     return {
         "exponent": float(law.exponent),
         "standard_error": float(law.error),
@@ -139,7 +152,7 @@ def _row(values: Tensor, shape: torch.Size, random: torch.Generator) -> dict[str
         "tail": int(law.tail),
         "eigenvalues": len(values),
         "distance": float(law.distance),
-        "goodness_of_fit": _goodness(values, law, random),
+        "goodness_of_fit": _goodness(values, law, random, spectra),
         "untrained": float(null.mean()),
         "untrained_spread": float(null.std()),
     }
@@ -177,18 +190,20 @@ def _distances(logs: Tensor, sizes: Tensor, exponents: Tensor) -> Tensor:
     return away.masked_fill(place >= sizes[:, None], 0).amax(2)
 
 
-def _untrained(shape: torch.Size, random: torch.Generator) -> Tensor:
+def _untrained(shape: torch.Size, random: torch.Generator, most: int = NULL) -> Tensor:
     """Return the exponents of Gaussian matrices of a shape; their scale does not matter."""
     low, high = sorted(shape)
-    draws = max(3, min(NULL, WORK // (low * low * high)))
+    draws = max(3, min(most, WORK // (low * low * high)))
     matrices = torch.randn(draws, low, high, generator=random, dtype=torch.float64)
     return fit_tail(torch.linalg.svdvals(matrices).square()).exponent
 
 
-def _goodness(values: Tensor, law: PowerLaw, random: torch.Generator) -> float:
+def _goodness(
+    values: Tensor, law: PowerLaw, random: torch.Generator, most: int = BOOTSTRAP
+) -> float:
     """Return the share of spectra from law and body together that are farther from their fit."""
     count, tail = len(values), int(law.tail)
-    draws = max(20, min(BOOTSTRAP, 2**27 // count**2))
+    draws = max(20, min(most, 2**27 // count**2))
     inside = torch.rand(draws, count, generator=random, dtype=torch.float64) < tail / count
     uniform = torch.rand(draws, count, generator=random, dtype=torch.float64)
     drawn = law.start * (1 - uniform) ** (-1 / (law.exponent - 1))

@@ -4,7 +4,12 @@ import torch
 
 from mindgap.core import Estimate, InputError, Line, Measure, Series, Subject, Undefined, option
 from mindgap.ops.attacks.scene import attackable, undefined_without
-from mindgap.ops.lipschitz.lower import lipschitz_lower
+from mindgap.ops.evidence.passes import affordable, limited
+from mindgap.ops.lipschitz.lower import lipschitz_lower, slope_passes
+
+# Of a step, in double precision, in single forward passes; places of a start: samples, drawn ones and
+# two factors of shrinking; the search may take twice the limit of other measures.
+STEP, KINDS, SEARCH = 12, 4, 2.0
 
 
 class LipschitzLowerBound(Measure):
@@ -36,15 +41,18 @@ class LipschitzLowerBound(Measure):
         8, help="places to start from: samples, around them, nearer to zero", low=1
     )
     samples: int = option(500, help="training samples to look at, at most", low=1)
+    work: float = limited()
 
     def compute(self, subject: Subject) -> Estimate:
         """Climb from training samples and places around them, without a box."""
         undefined_without(subject)
-        count = len(subject.train)
-        places = torch.arange(count)[:: max(1, -(-count // self.samples))]
+        count, most = len(subject.train), self._places(subject)
+        places = torch.arange(count)[:: max(1, -(-count // most))]
         inputs = attackable(subject, "train", places)
         try:
-            found = lipschitz_lower(subject.model, inputs, steps=self.steps, starts=self.starts)
+            found = lipschitz_lower(
+                subject.model, inputs, steps=self.steps, starts=self.starts, drawn=most
+            )
         except InputError as error:
             raise Undefined(str(error)) from error
         before = found.history[-1 - len(found.history) // 4]
@@ -61,4 +69,15 @@ class LipschitzLowerBound(Measure):
             status="estimate",
             terms={"data": found.data, "last_gain": gain},
             charts=(chart,),
+        )
+
+    def _places(self, subject: Subject) -> int:
+        """Return how many places of each kind to look at before the ascent."""
+        outputs = subject.outputs("train")[0].numel()
+        return affordable(
+            subject,
+            self.samples,
+            passes=2 * KINDS * slope_passes(outputs),
+            once=STEP * self.steps * self.starts,
+            work=SEARCH * self.work,
         )

@@ -4,6 +4,9 @@ from mindgap.core import Bar, Estimate, Measure, Subject, option, proportion_int
 from mindgap.ops.attacks.masking import zero_gradients
 from mindgap.ops.attacks.robustness import Settings, attacked, noisy, unattacked
 from mindgap.ops.attacks.scene import EPSILON, scene_of, undefined_without
+from mindgap.ops.evidence.passes import affordable, limited
+
+FEWEST, NOISE = 10, Settings().draws  # samples of a large model, and random changes of each
 
 
 class RobustAccuracy(Measure):
@@ -41,11 +44,14 @@ class RobustAccuracy(Measure):
     epsilon: float = option(EPSILON, help="radius, as a share of the range of the inputs", low=0)
     steps: int = option(10, help="steps of the attack", low=1)
     samples: int = option(200, help="test samples to attack, at most", low=1)
+    work: float = limited()
 
     def compute(self, subject: Subject) -> Estimate:
         """Attack from the samples themselves, which depends on no draw and no order."""
         undefined_without(subject)
-        scene = scene_of(subject, samples=self.samples)
+        passes = 2 * 3 * (self.steps + 1) + NOISE + 1  # a second attack may be needed
+        most = affordable(subject, self.samples, passes=passes, fewest=FEWEST, work=self.work)
+        scene = scene_of(subject, samples=most)
         how = Settings(steps=self.steps, random_start=False, batch_size=subject.batch_size)
         clean, found = unattacked(scene, how), attacked(scene, self.epsilon, how)
         silent = zero_gradients(found.silent, ~clean.broken)

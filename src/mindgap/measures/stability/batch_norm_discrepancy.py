@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from mindgap.core import Estimate, Line, Mark, Measure, Series, Subject, Undefined, evaluating
-from mindgap.ops.evidence.passes import some_places, unlike
+from mindgap.ops.evidence.passes import affordable, limited, some_places, unlike
 from mindgap.ops.initialization.propagation import batch_statistics
 
-SAMPLES = 512  # of the training data
+SAMPLES, FEWEST = 512, 32  # of the training data
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256)  # of smaller batches, for the figure
 
 
@@ -39,12 +39,15 @@ class BatchNormDiscrepancy(Measure):
         {"sample-order", "unit-permutation", "relu-rescaling", "output-scaling", "duplication"}
     )
 
+    work: float = limited()
+
     def compute(self, subject: Subject) -> Estimate | float:
         """Return the distance, losses and predictions in both modes, and the figure."""
         layers = [part for part in subject.model.modules() if isinstance(part, _BatchNorm)]
         if not any(part.running_var is not None for part in layers):
             return Estimate(value=0.0, details={"layers": 0})
-        places = some_places(subject, "train", SAMPLES)
+        most = affordable(subject, SAMPLES, passes=len(SIZES) + 2, fewest=FEWEST, work=self.work)
+        places = some_places(subject, "train", most)
         if len(places) < 2:
             raise Undefined("needs two samples, whose statistics a layer can take")
         stored, own = _outputs(subject, places, None), _outputs(subject, places, len(places))

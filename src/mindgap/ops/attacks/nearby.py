@@ -31,6 +31,17 @@ class Nearby:
     distances: Tensor
     scale: Tensor
 
+    def first(self, count: int) -> "Nearby":
+        """Return the first samples only.
+
+        Args:
+            count: How many at most.
+        """
+        places, inputs, distances = (
+            part[:count] for part in (self.places, self.inputs, self.distances)
+        )
+        return Nearby(places, inputs, distances, self.scale)
+
 
 def nearby(subject: Subject, samples: int) -> Nearby:
     """Draw test samples and find the nearest training sample with another target of each.

@@ -77,7 +77,7 @@ class FlatLoss:
         def answer(*given: Tensor, **named: Tensor) -> Any:
             return with_weights(self.model, self.weights(point), given, named)
 
-        with _plain_attention():
+        with plain_attention():
             return call(cast("nn.Module", answer), inputs, point)
 
     def losses(self, point: Tensor, batch: Batch) -> Tensor:
@@ -125,8 +125,13 @@ class FlatLoss:
 
 
 @contextlib.contextmanager
-def _plain_attention() -> Iterator[None]:
-    """Let attention take a way that has second derivatives; fused kernels have one or none."""
+def plain_attention() -> Iterator[None]:
+    """Let attention take a way that has second derivatives; fused kernels have one or none.
+
+    >>> with plain_attention():
+    ...     torch.backends.mha.get_fastpath_enabled()
+    False
+    """
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

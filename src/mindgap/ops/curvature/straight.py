@@ -9,10 +9,11 @@ from mindgap.ops.curvature.hessian_diagonal import output_hessians
 from mindgap.ops.curvature.products import AT_ONCE, differentiating, pulled
 
 FEW = 32  # samples on which the bend of the network is looked at
+NUMBERS = 2**25  # of the directions that are multiplied together
 NOTHING = 1e-6  # of the largest entry; what is smaller is rounding
 
 
-def is_straight(flat: FlatLoss, *, seed: int = 0) -> bool:
+def is_straight(flat: FlatLoss, *, seed: int = 0, samples: int = FEW) -> bool:
     r"""Tell whether the outputs are linear in the weights of every tensor by itself, in pieces.
 
     Networks of ReLU, leaky ReLU, max-pooling and batch normalization with fixed statistics are:
@@ -25,6 +26,7 @@ def is_straight(flat: FlatLoss, *, seed: int = 0) -> bool:
     Args:
         flat: The loss.
         seed: Seed of the directions.
+        samples: On how many samples the bend is looked at.
 
     >>> from torch import nn
     >>> from mindgap.core import Subject
@@ -35,12 +37,13 @@ def is_straight(flat: FlatLoss, *, seed: int = 0) -> bool:
     >>> tried(nn.LeakyReLU()), tried(nn.Tanh())
     (True, False)
     """
-    return _no_bend(flat, generator(seed)) and _is_convex(flat)
+    return _no_bend(flat, generator(seed), samples) and _is_convex(flat)
 
 
-def _no_bend(flat: FlatLoss, source: torch.Generator) -> bool:
+def _no_bend(flat: FlatLoss, source: torch.Generator, samples: int) -> bool:
     at = flat.point.requires_grad_()
-    few = next(flat.batches(torch.arange(min(FEW, flat.samples))))
+    few = next(flat.batches(torch.arange(min(samples, flat.samples))))
+    at_once = max(1, min(AT_ONCE, NUMBERS // len(at)))
     with differentiating(flat):
         outputs = flat.outputs(at, few.inputs)
         mixture = torch.randn(outputs.shape, generator=source).to(outputs)
@@ -48,7 +51,7 @@ def _no_bend(flat: FlatLoss, source: torch.Generator) -> bool:
         blocks = torch.arange(len(flat.sizes)).repeat_interleave(torch.tensor(flat.sizes))
         return all(
             _vanishes(slope, at, part, blocks.to(at.device), source)
-            for part in torch.arange(len(flat.sizes)).split(AT_ONCE)
+            for part in torch.arange(len(flat.sizes)).split(at_once)
         )
 
 
@@ -63,10 +66,9 @@ def _vanishes(
 
 
 def _is_convex(flat: FlatLoss) -> bool:
-    point = flat.point
+    own = flat.subject.outputs(flat.which)  # known from the first pass
     for batch in flat.batches():
-        with differentiating(flat), torch.no_grad():
-            outputs = flat.outputs(point, batch.inputs)
+        outputs = own[batch.index.to(own.device)]
         values = torch.linalg.eigvalsh(output_hessians(flat, outputs, batch.target))
         if bool((values[:, 0] < -NOTHING * values.abs().amax(1)).any()):
             return False

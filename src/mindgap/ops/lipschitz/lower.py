@@ -56,6 +56,7 @@ def lipschitz_lower(
     steps: int = STEPS,
     starts: int = STARTS,
     box: tuple[Tensor | float, Tensor | float] | None = None,
+    drawn: int = _SCATTERED,
 ) -> Lower:
     r"""Search for the input at which a network is steepest, from samples and around them.
 
@@ -75,6 +76,7 @@ def lipschitz_lower(
         starts: How many starts: a third are the steepest samples, a third the steepest of 256 places
             that are drawn around them, and a third the steepest samples after shrinking all.
         box: The smallest and the largest input to allow.
+        drawn: Places to draw and samples to shrink, instead of 256 if it is less.
 
     >>> net = nn.Linear(2, 2)
     >>> with torch.no_grad():
@@ -90,7 +92,7 @@ def lipschitz_lower(
     private = copied(model).cpu().double().requires_grad_(False)
     # Fused attention has no second derivative.
     with evaluating(private), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-        return _search(private, _distinct(inputs, box), steps, starts, box)
+        return _search(private, _distinct(inputs, box), steps, starts, box, min(drawn, _SCATTERED))
 
 
 def _distinct(inputs: Tensor, box: Any) -> Tensor:
@@ -105,8 +107,10 @@ def _distinct(inputs: Tensor, box: Any) -> Tensor:
     return torch.where(_inside(moved, box) == moved, moved, _inside(back, box))
 
 
-def _search(model: nn.Module, inputs: Tensor, steps: int, starts: int, box: Any) -> Lower:
-    points, best, sides = _starts(model, inputs, starts if steps else 1, box)
+def _search(
+    model: nn.Module, inputs: Tensor, steps: int, starts: int, box: Any, drawn: int
+) -> Lower:
+    points, best, sides = _starts(model, inputs, starts if steps else 1, box, drawn)
     places, data = points.clone(), float(best[0])
     history, sizes = [data], _lengths(points).clamp_min(1e-3 * float(_lengths(inputs).mean()))
     for step in range(steps):
@@ -130,13 +134,15 @@ def _search(model: nn.Module, inputs: Tensor, steps: int, starts: int, box: Any)
 
 
 def _starts(
-    model: nn.Module, inputs: Tensor, count: int, box: Any
+    model: nn.Module, inputs: Tensor, count: int, box: Any, drawn: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Choose samples, places around them, and samples that are shrunk; the steepest of each."""
     parts = [_steepest(model, inputs, -(-count // 3))]
     if count > 1:
-        parts.append(_steepest(model, _inside(_scattered(inputs), box), -(-(count - 1) // 3)))
-    few = inputs[:: -(-len(inputs) // _SCATTERED)]
+        parts.append(
+            _steepest(model, _inside(_scattered(inputs, drawn), box), -(-(count - 1) // 3))
+        )
+    few = inputs[:: -(-len(inputs) // drawn)]
     for k, factor in enumerate(_NEARER):
         own = len(range(k, count // 3, len(_NEARER)))
         if own:
@@ -156,10 +162,10 @@ def _steepest(model: nn.Module, inputs: Tensor, count: int) -> tuple[Tensor, Ten
     return inputs[order], values[order], sides[order]
 
 
-def _scattered(inputs: Tensor) -> Tensor:
+def _scattered(inputs: Tensor, count: int) -> Tensor:
     """Draw places twice as widely as the samples lie, in case all samples lie in flat places."""
     drawn = torch.randn(
-        _SCATTERED,
+        count,
         *inputs.shape[1:],
         generator=torch.Generator().manual_seed(1),
         dtype=torch.double,
@@ -199,6 +205,15 @@ def _climbed(
     return torch.where(fine, moved, points).detach(), nn.functional.normalize(
         turned, dim=1
     ).detach()
+
+
+def slope_passes(outputs: int) -> int:
+    """Count the forward passes that the largest singular value of one Jacobian takes.
+
+    >>> slope_passes(10), slope_passes(1000)
+    (21, 121)
+    """
+    return 1 + (2 * outputs if outputs <= _FEW else 4 * _ROUNDS)
 
 
 def slopes(model: nn.Module, inputs: Tensor, batch: int = 256) -> tuple[Tensor, Tensor]:

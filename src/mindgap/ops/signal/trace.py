@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import torch
 
 from mindgap.core import Subject
-from mindgap.ops.evidence.passes import some_places
+from mindgap.ops.evidence.passes import affordable, some_places
 from mindgap.ops.signal.depth import Profile
 from mindgap.ops.signal.watch import TIME, Watch
 
 SAMPLES = 256
+HELD = 4  # times fewer samples of a large model, because the graph of all of them is held in memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,8 @@ def _trace(subject: Subject) -> Trace | None:
         if any(p.ndim > 1 and p.requires_grad for p in module.parameters(recurse=False))
     }
     weights = [p for p in model.parameters() if p.requires_grad]
-    batch = subject.train.take(some_places(subject, "train", SAMPLES))
+    most = affordable(subject, SAMPLES, passes=3 * HELD)
+    batch = subject.train.take(some_places(subject, "train", most))
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
