@@ -142,3 +142,18 @@ def test_it_explains_what_it_looks_like() -> None:
     findings = diagnose(subject, diagnoses=names).findings
     assert findings[0].name == "bounded-outputs"
     assert {row.explained_by for row in findings[1:]} <= {"bounded-outputs"}
+
+
+def test_logits_that_are_stuck_at_zero_behind_a_relu_are_named() -> None:
+    labels = torch.arange(200) % 3
+    model = net(nn.ReLU(), outputs=3)
+    with torch.no_grad():
+        model[2].bias.copy_(torch.tensor([9.0, -9.0, 9.0]))
+    finding = asked(model, labels, "cross_entropy")
+    assert finding is not None
+    assert finding.sentence == (
+        "The outputs cannot fall below 0, as after a ReLU, and that of class '1' is always 0."
+    )
+    with torch.no_grad():
+        model[2].bias.fill_(0.5)  # cut now and then, but none for good
+    assert asked(model, labels, "cross_entropy") is None

@@ -24,6 +24,7 @@ from mindgap.core import (
     mapped,
 )
 from mindgap.ops.evidence.passes import SAMPLES, constant_loss, errors_of, some_places
+from mindgap.ops.samples import class_name
 from mindgap.training.fit import fit
 
 LOWER, UPPER = (0.0, -1.0), (0.0, 1.0)  # bounds of ReLU, softplus, sigmoid, tanh and ELU
@@ -53,7 +54,7 @@ class BoundedOutputs(Diagnosis):
 
     Reading: The model ends in an activation such as a ReLU, a sigmoid or a tanh. Whatever it learns,
     it cannot predict targets beyond the range of the activation. Logits that end in a tanh keep the
-    loss above a floor.
+    loss above a floor, and those behind a ReLU get stuck at zero.
 
     Assumes: The model has weights. Bounds at 0, 1 and -1 are looked for, and count if they cost at
     least 1 % of the loss of the best constant (10 % in a classification).
@@ -91,9 +92,12 @@ class BoundedOutputs(Diagnosis):
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Ask how far the outputs go, where they would have to go further."""
         seen = _bounds(subject.outputs("train").detach(), reach=0)
-        if seen == (None, None) or _cost(subject, seen) < _least(subject):
+        stuck = _stuck(subject) if seen[0] == 0 else []
+        if seen == (None, None) or not (stuck or _cost(subject, seen) >= _least(subject)):
             return None
         bounds = _bounds(torch.cat(list(_asked(subject))), reach=REACH)
+        if stuck and bounds == (0.0, None):
+            return self._never(subject, bounds, stuck)
         cost = _cost(subject, bounds)
         if cost < _least(subject):
             return None
@@ -119,6 +123,25 @@ class BoundedOutputs(Diagnosis):
                 "constant prediction.",
             ),
             advice=(_remove(subject.model), *_scale(bounds)),
+            charts=(_chart(subject),),
+        )
+
+    def _never(self, subject: Subject, bounds: Bounds, stuck: list[int]) -> Finding:
+        names = [repr(class_name(subject.classes, k)) for k in stuck]
+        several = (
+            f"es {', '.join(names[:-1])} and {names[-1]} are" if names[1:] else f" {names[0]} is"
+        )
+        return self.finding(
+            f"The outputs {_range(bounds)}, and {'those' if names[1:] else 'that'} of class{several} "
+            "always 0.",
+            evidence=(
+                Evidence(name="classes whose output is always 0", value=len(stuck)),
+                Evidence(name="training error", value=subject.mean_error("train"), percent=True),
+            ),
+            sentences=(
+                "There the activation has no slope, so that no sample changes these outputs any more.",
+            ),
+            advice=(_remove(subject.model),),
             charts=(_chart(subject),),
         )
 
@@ -165,6 +188,15 @@ def _bounds(outputs: Tensor, reach: int) -> Bounds:
         None if b is None or int(((known - b).abs() <= NEAR).sum()) < reach else b
         for b in (lower, upper)
     )
+
+
+def _stuck(subject: Subject) -> list[int]:
+    """Return the classes of training samples whose output is zero for all of them."""
+    if subject.task != "classification":
+        return []
+    outputs, targets = subject.outputs("train").detach(), subject.targets("train")
+    zero = outputs.abs().amax(0) <= NEAR
+    return [k for k in zero.nonzero().flatten().tolist() if bool((targets == k).any())]
 
 
 def _asked(subject: Subject) -> Iterator[Tensor]:
