@@ -12,6 +12,8 @@ from torch import nn
 from mindgap.core import Advice, Diagnosis, Finding, Recipe, Results, Subject, catalog
 from mindgap.core.spec import REGISTRY
 from mindgap.diagnoses.diagnose import FAMILY, _advised, diagnose
+from mindgap.studies.diagnoses.healthy import healthy_recipe
+from mindgap.training.fit import fit
 
 
 @pytest.fixture
@@ -187,3 +189,11 @@ def test_a_model_without_weights_gets_no_remedy_of_training() -> None:
         name="any", sentence="So.", severity="wrong", symptom="wrong labels", advice=own
     )
     assert _advised(finding, forest, ()).advice == own[:1]
+
+
+def test_what_fit_returned_is_diagnosed_as_its_subject() -> None:
+    fitted = fit(healthy_recipe("table").replace(epochs=1))
+    wanted = ["under-trained", "over-fitting"]
+    found, same = (diagnose(one, diagnoses=wanted) for one in (fitted, fitted.subject()))
+    assert [row.sentence for row in found.findings] == [row.sentence for row in same.findings]
+    assert [row.outcome for row in found.checked] == [row.outcome for row in same.checked]

@@ -26,6 +26,7 @@ from mindgap.core import (
     validated,
 )
 from mindgap.core.diagnosis import Severity, Stage
+from mindgap.training.fitted import Fitted
 
 FAMILY = 0.01  # chance with which any test of a healthy subject may accuse it, over all tests
 MOST_REMEDIES = 3  # more than a reader would try
@@ -84,7 +85,7 @@ class Diagnosed:
 
 @validated
 def diagnose(
-    subject: Subject,
+    subject: Subject | Fitted,
     results: Results | None = None,
     *,
     diagnoses: Iterable[str | Diagnosis] | None = None,
@@ -99,7 +100,7 @@ def diagnose(
     larger becomes a suspicion.
 
     Args:
-        subject: A model with its loss and data.
+        subject: A model with its loss and data, or what ``fit`` returned.
         results: What measures and bounds gave, by name.
         diagnoses: Names or instances; all if None.
         settings: Values for the fields of diagnoses, by name, such as ``stopped`` (why training
@@ -119,6 +120,7 @@ def diagnose(
     >>> print(diagnose(subject))
     wrong: The weights of 'weight' are not finite numbers.
     """
+    subject = subject.subject() if isinstance(subject, Fitted) else subject
     specs = sorted(_chosen(diagnoses, settings or {}), key=lambda spec: _STAGES.index(spec.stage))
     found, checked, idle = list[Finding](), list[Checked](), ""
     for spec in specs:
