@@ -150,6 +150,8 @@ class TestHessianTrace:
         assert all(one.details["samples"] == 40 for one in found)  # two for each of 20 probes
         assert sum(found[0].details["by_tensor"].values()) == pytest.approx(found[0].value)
         assert "weights, whose products fit in memory" in LargestHessianEigenvalue()(subject).reason
+        sharpness = KeskarSharpness(work=1e15)(subject)  # without corners only one climb is left
+        assert sharpness.value == sharpness.terms["from_gradient"] > 0
 
     def test_parts_sum_to_the_whole(self) -> None:
         result = HessianTrace()(wide())

@@ -13,8 +13,9 @@ MOST = 100  # products of one search for eigenvalues
 WORK = 2**33  # operations of the forward passes of one product: of larger networks, fewer samples
 FEWEST = 100  # samples that a search looks at, if passes through a network do not take very long
 # Of larger networks a search may take twice the limit of other measures, and looks at fewer samples.
-# Its products are kept in memory, two numbers per weight of each; with fewer of them it ends too early.
-SEARCH, FEW, NUMBERS, FEWEST_PRODUCTS = 2.0, 32, 2**28, 20
+# Its products are kept in memory, two numbers per weight of each, and copied; with fewer it ends too
+# early.
+SEARCH, FEW, NUMBERS, FEWEST_PRODUCTS = 2.0, 32, 2**26, 20
 PASSES = 4  # of a product: the graphs of some samples are kept
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from mindgap.core import Estimate, Line, Series, Subject, option
+from mindgap.core import Estimate, Line, Series, Subject, Undefined, option
 from mindgap.measures.curvature.curvature_measure import FEWEST, CurvatureMeasure
 from mindgap.ops.curvature.ascent import ScaledLoss, box, climb
 from mindgap.ops.curvature.flat_loss import FlatLoss
@@ -23,8 +23,9 @@ class KeskarSharpness(CurvatureMeasure):
     in the space of all weights, with the paper's radius ε. ``largest`` is the highest loss found.
     One climb starts at the weights and one at the highest of the four corners along the two
     sharpest directions, because the gradient at a minimum points nowhere; ``from_gradient`` is what
-    the first climb found, which agrees with the paper's ten steps of L-BFGS-B. The figure shows the
-    loss on the way to the corner and beyond. Rescaling a ReLU network changes the value.
+    the first climb found, which agrees with the paper's ten steps of L-BFGS-B. It is the only one where
+    a network is too large to search sharp directions. The figure shows the loss on the way to the
+    corner and beyond. Rescaling a ReLU network changes the value.
 
     Assumes: A loss that is close to convex in the box. The value is a lower bound.
 
@@ -60,8 +61,9 @@ class KeskarSharpness(CurvatureMeasure):
         scale = self.radius * (flat.point.double().abs() + 1)
         along = ScaledLoss(flat, scale, list(flat.batches()))
         middle = torch.zeros_like(scale)
-        highest = max(self._corners(flat, scale), key=along.value)
-        climbs = [climb(along, box, start, self.steps) for start in (middle, highest)]
+        corners = self._corners(flat, scale)
+        starts = [middle, max(corners, key=along.value)] if corners else [middle]
+        climbs = [climb(along, box, start, self.steps) for start in starts]
         largest, place, converged = max(climbs, key=lambda climbed: climbed.value)
         loss = along.value(middle)
         rises = {part * self.radius: along.value(part * place) for part in PARTS}
@@ -84,8 +86,11 @@ class KeskarSharpness(CurvatureMeasure):
         )
 
     def _corners(self, flat: FlatLoss, scale: Tensor) -> list[Tensor]:
-        """List the corners along the sharpest directions."""
-        vectors = self.pairs(self.searched(flat)).vectors[:2].to(scale)
+        """List the corners along the sharpest directions; none of a network too large for these."""
+        try:
+            vectors = self.pairs(self.searched(flat)).vectors[:2].to(scale)
+        except Undefined:
+            return []
         return [box(sign * vector * scale) for vector in vectors for sign in (1, -1)]
 
 

@@ -9,7 +9,7 @@ from mindgap.ops.evidence.passes import operations, some_places
 from mindgap.ops.initialization.propagation import Propagation, propagation
 
 SAMPLES, FEWEST = 256, 8  # of the training data, in one batch
-OPERATIONS = 2**35  # of that batch: the moments of large networks would fill the memory
+OPERATIONS = 2**34  # of that batch: the moments of large networks would fill the memory
 WORK = 2**30  # samples times weights of one pass: some seconds
 
 
