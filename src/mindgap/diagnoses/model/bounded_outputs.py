@@ -66,7 +66,6 @@ class BoundedOutputs(Diagnosis):
     """
 
     stage = "evaluation"
-    symptom = "under-fitting"
     exact = True
     cites = ("goodfellow2016deep",)
     explains = frozenset(

@@ -74,7 +74,6 @@ class OverRegularized(Diagnosis):
     """
 
     stage = "fit"
-    symptom = "under-fitting"
     explains = frozenset(
         {
             "constant-predictor",
