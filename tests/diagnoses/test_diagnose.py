@@ -79,6 +79,12 @@ class TestOrder:
         symptom = diagnosis("Symptom", "over-fitting", ("wrong", 1e-9))
         assert names(note, symptom) == ["symptom", "note"]
 
+    def test_what_chance_may_give_explains_nothing_that_is_sure(self) -> None:
+        sure = diagnosis("Sure", "confidence", ("wrong", 1e-30))
+        for p_value, first in [(0.2, "sure"), (0.02, "weak")]:
+            weak = diagnosis("Weak", "fit", ("wrong", p_value), explains=frozenset({"sure"}))
+            assert names(weak, sure)[0] == first
+
     def test_two_that_explain_each_other_leave_one_verdict(self) -> None:
         first = diagnosis("First", "split", ("wrong", 1e-9), explains=frozenset({"second"}))
         second = diagnosis("Second", "leak", ("wrong", 1e-9), explains=frozenset({"first"}))

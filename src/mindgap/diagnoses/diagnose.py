@@ -29,6 +29,7 @@ from mindgap.core.diagnosis import Severity, Stage
 from mindgap.training.fitted import Fitted
 
 FAMILY = 0.01  # chance with which any test of a healthy subject may accuse it, over all tests
+UNSURE = 0.05  # corrected p-value beyond which a finding explains nothing that is more severe
 MOST_REMEDIES = 3  # more than a reader would try
 NO_NUMBERS_FOUND, NO_NUMBERS = "not-finite", "needs finite weights and outputs"
 INTERRUPTED, NOT_REACHED = "interrupted", "not reached: interrupted"
@@ -143,6 +144,7 @@ def diagnose(
             progress.advance()
     corrected = _corrected(found, specs, checked)
     mild = {finding.name for finding in found if finding.severity != "wrong"}
+    mild |= {finding.name for finding in corrected if (finding.p_value or 0.0) > UNSURE}
     return Diagnosed(
         findings=tuple(
             _advised(finding, subject, in_use) for finding in _ordered(corrected, specs, mild)
@@ -225,8 +227,8 @@ def _ordered(
 ) -> list[Finding]:
     """Put severe before mild and cause before symptom; what another finding explains comes last.
 
-    What its own diagnosis calls no more than suspicious explains nothing that is sure. A finding may
-    itself propose its cause, which then counts before all others.
+    What its own diagnosis calls no more than suspicious explains nothing that is sure, nor does what
+    chance alone may give. A finding may itself propose its cause, which then counts before all others.
     """
     by_name = {spec.name: spec for spec in specs}
     rank = {
