@@ -80,7 +80,17 @@ class _LogProbabilities(nn.Module):
 
 
 class EstimatorModule(nn.Module):
-    """The answers of an estimator that holds no tensors."""
+    """The answers of an estimator that holds no tensors.
+
+    Args:
+        estimator: Fitted, with ``predict_proba``, ``decision_function`` or ``predict``.
+
+    >>> class Mean:
+    ...     def predict(self, rows):
+    ...         return rows.mean(1)
+    >>> EstimatorModule(Mean())(torch.ones(2, 3))
+    tensor([1., 1.], dtype=torch.float64)
+    """
 
     precision: Tensor
 

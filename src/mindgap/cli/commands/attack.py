@@ -108,14 +108,16 @@ def _mask(path: str | None) -> Any:
     from mindgap.core import InputError
     from mindgap.core.files import expanded
 
-    if not expanded(path).is_file():
-        raise InputError(f"The mask must be an existing .npy file, got {path!r}. Check the path.")
     try:
         array = np.load(expanded(path), allow_pickle=False)
-    except Exception:  # headers of arrays can lie in many ways
+    except (FileNotFoundError, IsADirectoryError):
+        raise InputError(
+            f"The mask must be an existing .npy file, got {path!r}. Check the path."
+        ) from None
+    except Exception:  # names may be too long, and headers of arrays can lie in many ways
         array = None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         raise InputError(
-            f"The mask must be an array of numbers, got {path!r}. Write it with numpy.save."
+            f"The mask must be an array of numbers, got {path[:200]!r}. Write it with numpy.save."
         )
     return torch.from_numpy(array.astype(np.float64))
