@@ -20,6 +20,7 @@ PEERS = {
     "loss-landscapes": "loss-landscapes",
     "foolbox": "foolbox",
     "torchattacks": "torchattacks",
+    "ART": "adversarial-robustness-toolbox",
 }
 BENCHMARKS = {path.name for path in (ROOT / "benchmarks").glob("*.py")} - {"timing.py", "table.py"}
 
