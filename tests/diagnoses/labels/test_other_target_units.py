@@ -75,3 +75,14 @@ def test_targets_that_have_nothing_to_do_with_the_inputs_have_no_unit() -> None:
 def test_classes_have_no_units() -> None:
     subject = fit(healthy_recipe("table", seed=1).replace(epochs=1), seed=1).subject()
     assert "numbers" in OtherTargetUnits().missing(subject)
+
+
+def test_a_model_that_predicts_logarithms_of_targets_in_equal_units_is_not_accused() -> None:
+    x = torch.linspace(0, 4, 600)[torch.randperm(600, generator=torch.Generator().manual_seed(0))]
+    model = torch.nn.Linear(1, 1)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+        model.bias.zero_()
+    data = x[:, None], x.exp()[:, None]
+    parts = [tuple(part[rows] for part in data) for rows in (slice(400), slice(400, None))]
+    assert OtherTargetUnits()(Subject(model, "mse", *parts)) is None

@@ -19,6 +19,7 @@ from mindgap.core.chart.numbers import percent
 from mindgap.measures import RobustAccuracy
 from mindgap.ops.attacks.descent import pgd
 from mindgap.ops.attacks.masking import MaskingNotice
+from mindgap.ops.attacks.robustness import Settings, levels
 from mindgap.ops.attacks.scene import scene_of
 from mindgap.ops.attacks.threat import Threat
 from mindgap.ops.attacks.victim import Victim
@@ -295,3 +296,15 @@ def test_a_model_without_a_gradient_hides_none_and_is_attacked_blindly() -> None
     result = RobustAccuracy()(Subject(Step(), "cross_entropy", subject.train, (x, x[:, 0].long())))
     assert result.value is None
     assert "an estimator has none" in result.reason
+
+
+def test_a_prediction_that_is_driven_to_another_class_counts_as_broken() -> None:
+    scene, how = scene_of(digits(), samples=150), Settings(steps=1, random_start=False)
+    only = 0
+    for goal in range(10):
+        goals = torch.full_like(scene.targets, goal)
+        (plain,), (level,) = (levels(scene, [0.15], how, goal=each) for each in (None, goals))
+        arrived = level.towards.broken & (goals != scene.targets)
+        assert bool(level.found.broken[arrived].all())
+        only += int((arrived & ~plain.found.broken).sum())
+    assert only  # what the attack away from the true class alone does not break
