@@ -4,18 +4,7 @@ import math
 
 import torch
 
-from mindgap.core import (
-    Advice,
-    Bar,
-    Diagnosis,
-    Evidence,
-    Finding,
-    InputError,
-    Recipe,
-    Results,
-    Series,
-    Subject,
-)
+from mindgap.core import Advice, Bar, Diagnosis, Evidence, Finding, Recipe, Results, Series, Subject
 from mindgap.diagnoses.labels.shuffled_test_labels import (
     LEARNED,
     LEFT,
@@ -23,6 +12,7 @@ from mindgap.diagnoses.labels.shuffled_test_labels import (
     agreement,
     chance,
     reference_agreement,
+    refuse_several_labels,
     same_scores,
 )
 from mindgap.ops.evidence.reference import reference
@@ -85,11 +75,7 @@ class ShuffledLabels(Diagnosis):
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Compare how well the targets of both splits can be told from their inputs."""
-        if subject.task == "multilabel":
-            raise InputError(
-                "Shuffled targets are looked for in a classification or regression, got several "
-                "labels per sample. Test one label at a time."
-            )
+        refuse_several_labels(subject)
         own, other = reference(subject, "train"), reference(subject, "test")
         left, known = reference_agreement(own, "train"), reference_agreement(other, "test")
         across = reference_agreement(other, "train")

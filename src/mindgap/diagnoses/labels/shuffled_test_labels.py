@@ -78,11 +78,7 @@ class ShuffledTestLabels(Diagnosis):
 
     def look(self, subject: Subject, results: Results) -> Finding | None:  # noqa: ARG002
         """Compare how well training and test targets are predicted, above chance."""
-        if subject.task == "multilabel":
-            raise InputError(
-                "Shuffled targets are looked for in a classification or regression, got several "
-                "labels per sample. Test one label at a time."
-            )
+        refuse_several_labels(subject)
         found = reference(subject)
         known, left = reference_agreement(found, "train"), reference_agreement(found, "test")
         own, own_left = agreement(subject, "train"), agreement(subject, "test")
@@ -148,6 +144,15 @@ def _abovechance(predicted: Tensor, labels: Tensor) -> float:
     classes = int(max(predicted.max(), labels.max())) + 1
     shares = [part.bincount(minlength=classes).double() / len(part) for part in (predicted, labels)]
     return float((predicted == labels).double().mean() - shares[0] @ shares[1])
+
+
+def refuse_several_labels(subject: Subject) -> None:
+    """Raise InputError if a sample has several labels: each could be shuffled on its own."""
+    if subject.task == "multilabel":
+        raise InputError(
+            "Shuffled targets are looked for in a classification or regression, got several "
+            "labels per sample. Test one label at a time."
+        )
 
 
 def agreement(subject: Subject, which: Which) -> float:
